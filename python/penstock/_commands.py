@@ -926,6 +926,9 @@ def sync_compare(
     compress: Optional[str] = None,
     encode_rate: Optional[Number] = None,
     factors: Optional[Path] = None,
+    mtbf: Optional[Number] = None,
+    islands: Optional[Count] = None,
+    restart_sec: Optional[Number] = None,
 ) -> Answer:
     """Prints the cost of each method on a link, and advises.
 
@@ -948,6 +951,12 @@ def sync_compare(
     encode_rate: bytes of gradients that a replica encodes per second; when not given, what the
         memory of the cluster's devices allows, or 2GB/s of one core
     factors: file with lines METHOD FACTOR: steps to reach a loss, relative to allreduce
+    mtbf: mean time between failures of all replicas together, as 3h: orders methods by the
+        steps that stay
+    islands: with --mtbf: islands that the replicas are in and that fail one by one, where the
+        method runs between islands; as many as the replicas divide into when not given
+    restart_sec: with --mtbf: seconds to start the processes again; 0.63 when not given,
+        measured on one node
     """
     return Line("sync compare", locals(), "methods").answer()
 

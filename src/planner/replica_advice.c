@@ -21,8 +21,10 @@ static void add_seconds(struct pen_text *out, double seconds)
         pen_text_add(out, "%.3g us", 1e6 * seconds);
     else if (seconds < 1)
         pen_text_add(out, "%.3g ms", 1e3 * seconds);
-    else
+    else if (seconds < 1000)
         pen_text_add(out, "%.3g s", seconds);
+    else
+        pen_text_add(out, "%.4g min", seconds / 60);
 }
 
 static void tell_reference(const struct pen_replica_comparison *comparison,
@@ -63,10 +65,14 @@ static void tell_choice(const struct pen_replica_comparison *comparison,
     pen_text_add(out, ", a step %.3g times as fast as with ",
                  reference->step_sec / best->step_sec);
     pen_replica_name(reference, out);
+    if (comparison->mtbf_sec > 0)
+        pen_text_add(out, ", a step that stays %.3g times",
+                     pen_replica_kept_sec(reference) /
+                         pen_replica_kept_sec(best));
     if (comparison->has_factors)
         pen_text_add(out, ", a loss %.3g times",
-                     reference->step_sec * reference->factor /
-                         (best->step_sec * best->factor));
+                     pen_replica_kept_sec(reference) * reference->factor /
+                         (pen_replica_kept_sec(best) * best->factor));
     pen_text_add(
         out, "; among equally fast methods it changes the training least\n");
 }
@@ -149,6 +155,33 @@ static void tell_latency(const struct pen_replica_comparison *comparison,
                  100 * latency / reference->sync_sec);
 }
 
+/* The best of those that run between islands, beside one job. */
+static void tell_failures(const struct pen_replica_comparison *comparison,
+                          const struct pen_replica_time *reference,
+                          struct pen_text *out)
+{
+    const struct pen_replica_time *found = NULL;
+    if (comparison->mtbf_sec <= 0)
+        return;
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct pen_replica_time *time = &comparison->rows[i].time;
+        if (time->islands > 0 &&
+            (found == NULL ||
+             pen_replica_kept_sec(time) < pen_replica_kept_sec(found)))
+            found = time;
+    }
+    pen_text_add_string(out, "failures, one per ");
+    add_seconds(out, comparison->mtbf_sec);
+    pen_text_add(out, ": one job keeps %.1f %% of its time",
+                 100 * reference->goodput);
+    if (found != NULL) {
+        pen_text_add(out, ", %u islands with ", found->islands);
+        pen_replica_name(found, out);
+        pen_text_add(out, " %.1f %%", 100 * found->goodput);
+    }
+    pen_text_add_string(out, "\n");
+}
+
 void pen_replica_advise(const struct pen_replica_comparison *comparison,
                         struct pen_text *out)
 {
@@ -161,6 +194,7 @@ void pen_replica_advise(const struct pen_replica_comparison *comparison,
     tell_compression(comparison, reference, out);
     tell_interval(comparison, reference, out);
     tell_latency(comparison, reference, out);
+    tell_failures(comparison, reference, out);
     if (comparison->has_factors)
         pen_text_add(
             out, "the time to reach a loss is the time of a step times your "

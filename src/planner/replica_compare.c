@@ -48,10 +48,13 @@ static pen_status add_row(struct pen_replica_comparison *comparison,
     struct pen_sync_choice choice;
     pen_status status = pen_sync_choose(method->name, interval, NULL, 0,
                                         compress, &choice, why);
-    if (status == PEN_OK)
-        pen_replica_predict(&comparison->setting, &choice,
-                            &comparison->rows[comparison->count++].time);
-    return status;
+    if (status != PEN_OK)
+        return status;
+    struct pen_replica_time *time = &comparison->rows[comparison->count++].time;
+    pen_replica_predict(&comparison->setting, &choice, time);
+    if (wish->failures != NULL)
+        pen_replica_fail(wish->failures, time);
+    return PEN_OK;
 }
 
 static bool is_wanted(const struct pen_replica_wish *wish, const char *name)
@@ -133,9 +136,10 @@ static double factor_of(const struct pen_replica_factors *factors,
 static double seconds_of(const struct pen_replica_comparison *comparison,
                          const struct pen_replica_time *time)
 {
+    double seconds = pen_replica_kept_sec(time);
     if (!comparison->has_factors)
-        return time->step_sec;
-    return time->factor > 0 ? time->step_sec * time->factor : INFINITY;
+        return seconds;
+    return time->factor > 0 ? seconds * time->factor : INFINITY;
 }
 
 /* ---- verdicts ---- */
@@ -191,9 +195,9 @@ judge(const struct pen_replica_comparison *comparison,
     if (time->choice.compressor != NULL)
         plain = find_plain(comparison, time->choice.method);
     PEN_BUG_UNLESS(plain != NULL);
-    if (!gains(plain->step_sec, time->step_sec))
+    if (!gains(pen_replica_kept_sec(plain), pen_replica_kept_sec(time)))
         return blame(&comparison->setting, plain, time);
-    if (!gains(reference->step_sec, time->step_sec))
+    if (!gains(pen_replica_kept_sec(reference), pen_replica_kept_sec(time)))
         return blame(&comparison->setting, reference, time);
     if (comparison->has_factors && time->factor > 0 &&
         !gains(seconds_of(comparison, reference), seconds_of(comparison, time)))
@@ -207,8 +211,8 @@ static int compare_rows(const void *left, const void *right)
 {
     const struct pen_replica_row *a = left;
     const struct pen_replica_row *b = right;
-    double first = a->time.step_sec;
-    double second = b->time.step_sec;
+    double first = pen_replica_kept_sec(&a->time);
+    double second = pen_replica_kept_sec(&b->time);
     if (a->time.factor > 0 && b->time.factor > 0) {
         first *= a->time.factor;
         second *= b->time.factor;
@@ -295,6 +299,8 @@ pen_status pen_replica_compare(const struct pen_replica_setting *setting,
     if (comparison != NULL && comparison->rows != NULL) {
         comparison->setting = *setting;
         comparison->has_factors = wish->factors != NULL;
+        if (wish->failures != NULL)
+            comparison->mtbf_sec = wish->failures->job.mtbf_sec;
         status = add_rows(comparison, wish, why);
     } else
         pen_why(why, "no memory for a comparison");

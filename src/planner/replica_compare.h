@@ -1,10 +1,11 @@
 #ifndef PEN_PLANNER_REPLICA_COMPARE_H
 #define PEN_PLANNER_REPLICA_COMPARE_H
 
-#include "planner/replica_sync.h"
+#include "planner/replica_goodput.h"
 
 /*
  * All methods side by side over one link, whether each pays, and which to take.
+ * Where replicas fail, seconds of a step are those of steps that stay.
  *
  * Seconds of a step say nothing of the steps that a loss takes. Only a user's
  * table of factors does: steps of a method to a loss, in those of the
@@ -78,7 +79,8 @@ struct pen_replica_wish {
      * takes compressors; NULL: all of them under the reference alone.
      */
     const char *compress;
-    const struct pen_replica_factors *factors; /* NULL: none */
+    const struct pen_replica_factors *factors;   /* NULL: none */
+    const struct pen_replica_failures *failures; /* NULL: nothing fails */
 };
 
 struct pen_replica_comparison {
@@ -88,6 +90,7 @@ struct pen_replica_comparison {
     size_t reference;
     size_t advice; /* the row to take */
     bool has_factors;
+    double mtbf_sec; /* of all replicas together; 0: nothing fails */
 };
 
 /*

@@ -48,6 +48,11 @@ double pen_replica_latency(const struct pen_replica_setting *setting,
     return cost->legs * setting->latency_sec * (is_asked_for ? 3 : 1);
 }
 
+double pen_replica_kept_sec(const struct pen_replica_time *time)
+{
+    return time->goodput > 0 ? time->step_sec / time->goodput : INFINITY;
+}
+
 void pen_replica_predict(const struct pen_replica_setting *setting,
                          const struct pen_sync_choice *choice,
                          struct pen_replica_time *out)
@@ -59,7 +64,7 @@ void pen_replica_predict(const struct pen_replica_setting *setting,
                                      .num_moments = setting->num_moments,
                                      .core_bytes_per_sec =
                                          setting->encode_bytes_per_sec};
-    *out = (struct pen_replica_time){.choice = *choice};
+    *out = (struct pen_replica_time){.choice = *choice, .goodput = 1};
     struct pen_sync_cost *cost = &out->cost;
     pen_sync_choice_cost(choice, &of, cost);
     out->step_bytes = cost->bytes / cost->interval;

@@ -80,8 +80,13 @@ struct pen_replica_time {
     double encode_sec; /* of a step */
     double step_sec;
     double samples_per_sec;
-    double factor; /* steps to a loss, in those of the reference; 0: unknown */
+    double factor;  /* steps to a loss, in those of the reference; 0: unknown */
+    double goodput; /* share of the time whose steps stay; 1: nothing fails */
+    uint32_t islands; /* that fail one by one; 0: all is one job */
 };
+
+/* Seconds for a step that stays. */
+double pen_replica_kept_sec(const struct pen_replica_time *time);
 
 /* Of one synchronisation: what it would take if bytes took nothing. */
 double pen_replica_latency(const struct pen_replica_setting *setting,

@@ -123,6 +123,13 @@ out_lacks "advice: allreduce;"
 out_has "the best plan with synchronisation at every step:"
 grep -q "Methods to synchronise replicas" "$work/hosts.html" ||
     fail "the report lacks the section"
+run 0 plan "${hosts[@]}" --allow-local --mtbf 1h --restart-sec 300 --json
+same "one island of four stops at a time" "$(json '
+    {x["islands"]: x["goodput"] for x in d["sync"]["methods"] if
+     x["method"] in ("diloco", "allreduce") and x["compressor"] is None}' |
+    python3 -c 'd = eval(input()); print(sorted(d) == [0, 4], d[4] > d[0] + 0.02)')" \
+    "True True"
+same "failures are those of all devices" "$(json 'd["sync"]["mtbf_sec"]')" 3600.0
 run 0 plan "${hosts[@]}" --allow-local --json
 same "replicas" "$(json 'd["sync"]["replicas"], d["sync"]["link"],
     d["sync"]["replica"]["degrees"]["dp"]')" "(4, 'network', 1)"

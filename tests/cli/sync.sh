@@ -167,6 +167,39 @@ run 0 sync compare --model preset:mnist-cnn --link 1Gbit/s --replicas 3 \
     --step-time 20ms
 out_has "preset:mnist-cnn, 2.154e+05 parameters"
 
+# Replicas that fail: where nothing fails an all-reduce is as quick as anything on
+# this link, and with failures what loses one island of eight at a time stays.
+failing=(--model preset:gpt2 --link 100Gbit/s --replicas 8 --step-time 1s
+    --sync-interval 50 --compress none allreduce diloco sgp)
+run 0 sync compare "${failing[@]}"
+out_has "advice: allreduce; nothing else"
+out_lacks "goodput"
+run 0 sync compare "${failing[@]}" --mtbf 30min --restart-sec 300
+out_has "advice: diloco with an interval of 50"
+out_has "failures, one per 30 min: one job keeps"
+out_has ", 8 islands with diloco"
+run 0 sync compare "${failing[@]}" --mtbf 30min --restart-sec 300 --json
+same "by what stays" "$(json 'd["methods"] == sorted(d["methods"],
+    key=lambda x: -x["kept_samples_per_sec"])')" True
+same "speed times goodput" "$(json 'all(abs(x["kept_samples_per_sec"] -
+    x["samples_per_sec"] * x["goodput"]) < 1e-9 for x in d["methods"])')" True
+same "islands" "$(json '{x["method"]: x["islands"] for x in
+    d["methods"]} == {"allreduce": 0, "diloco": 8, "sgp": 0}')" True
+same "time between failures" "$(json 'd["mtbf_sec"]')" 1800.0
+all=$(json '[x["goodput"] for x in d["methods"] if x["method"] == "diloco"][0]')
+run 0 sync compare "${failing[@]}" --mtbf 30min --restart-sec 300 --islands 2 --json
+same "two islands lose more at a time than eight" "$(json '[0.8 < x["goodput"] <
+    '"$all"' and x["islands"] == 2 for x in d["methods"]
+    if x["method"] == "diloco"]')" "[True]"
+run 1 sync compare "${failing[@]}" --mtbf 30min --islands 3
+err_has "--islands 3 does not divide --replicas 8; give as many replicas to each"
+run 1 sync compare "${failing[@]}" --mtbf often
+err_has "--mtbf often: expected a number with a unit, as"
+run 2 sync compare "${failing[@]}" --islands 2
+err_has "--islands belongs to replicas that fail; give --mtbf as well"
+run 2 sync compare "${failing[@]}" --restart-sec 2
+err_has "--restart-sec belongs to replicas that fail; give --mtbf as well"
+
 # What cannot be compared.
 run 2 sync
 err_has "Usage: penstock sync"

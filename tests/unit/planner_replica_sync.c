@@ -285,6 +285,7 @@ static void the_mildest_compressor_is_advised(void **state)
     at.compute_sec = 1;
     at.overlap_sec = 0.01;
     at.latency_sec = 0;
+    at.compute_sec = 1;
     struct pen_replica_comparison *found = compare(&at, &all);
     const struct pen_replica_time *best = &found->rows[found->advice].time;
     double least = found->rows[0].time.step_sec;
@@ -418,6 +419,76 @@ static void shapes_are_all_parameters(void **state)
     expect_all_weights("preset:deepseek-v3", false);
 }
 
+/* ---- failures ---- */
+
+static const char *const failing_methods[] = {"allreduce", "diloco", "sgp"};
+
+/* Eight replicas on a fast link, of which one fails each half hour. */
+static struct pen_replica_comparison *compare_failing(uint32_t islands,
+                                                      double restart_sec)
+{
+    struct pen_replica_setting at = slow;
+    struct pen_replica_failures failures;
+    at.num_replicas = 8;
+    at.bytes_per_sec = 1e12;
+    at.latency_sec = 0;
+    pen_replica_failures_init(&at, 1800, islands, &failures);
+    failures.job.restart_sec = restart_sec;
+    const struct pen_replica_wish asked = {.methods = failing_methods,
+                                           .num_methods = 3,
+                                           .interval = 20,
+                                           .compress = "none",
+                                           .failures = &failures};
+    return compare(&at, &asked);
+}
+
+/* The others, and those that run between islands where there are none, lose
+ * what a job with checkpoints loses. */
+static void one_job_has_the_goodput_of_checkpoints(void **state)
+{
+    (void)state;
+    struct pen_replica_comparison *all = compare_failing(1, 600);
+    double one = find(all, "allreduce")->time.goodput;
+    assert_true(one < 1 - 600.0 / 1800 * 0.75 && one > 1 - 600.0 / 1800 * 1.1);
+    for (size_t i = 0; i < all->count; i++) {
+        assert_int_equal(all->rows[i].time.islands, 0);
+        expect_close(one, all->rows[i].time.goodput, "one job");
+    }
+    pen_replica_comparison_free(all);
+}
+
+/*
+ * A failure stops one of eight, for 600 s of 8 times 1800. The others wait for
+ * it in each round: 5 s where rounds have 20.
+ */
+static void a_failure_stops_one_island(void **state)
+{
+    (void)state;
+    struct pen_replica_comparison *all = compare_failing(8, 600);
+    const struct pen_replica_time *islands = &find(all, "diloco")->time;
+    const struct pen_replica_time *job = &find(all, "sgp")->time;
+    assert_int_equal(islands->islands, 8);
+    assert_int_equal(job->islands, 0);
+    double stopped = 600.0 / 1800 / 8;
+    assert_true(islands->goodput < 1 - 0.8 * stopped);
+    assert_true(islands->goodput > 1 - 2 * (stopped + 7 * stopped * 5 / 25));
+    assert_ptr_equal(&all->rows[0].time, islands);
+    assert_ptr_equal(&all->rows[all->advice].time, islands);
+    assert_int_equal(all->rows[0].verdict, PEN_REPLICA_PAYS);
+    expect_close(islands->step_sec / islands->goodput,
+                 pen_replica_kept_sec(islands), "steps that stay");
+    pen_replica_comparison_free(all);
+}
+
+static void islands_divide_the_replicas(void **state)
+{
+    (void)state;
+    assert_int_equal(pen_replica_most_islands(4), 4);
+    assert_int_equal(pen_replica_most_islands(16), 16);
+    assert_int_equal(pen_replica_most_islands(24), 12);
+    assert_int_equal(pen_replica_most_islands(17), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +508,9 @@ int main(void)
         cmocka_unit_test(factors_turn_steps_into_losses),
         cmocka_unit_test(wrong_factors_are_refused),
         cmocka_unit_test(unknown_names_are_refused),
-        cmocka_unit_test(shapes_are_all_parameters)};
+        cmocka_unit_test(shapes_are_all_parameters),
+        cmocka_unit_test(one_job_has_the_goodput_of_checkpoints),
+        cmocka_unit_test(a_failure_stops_one_island),
+        cmocka_unit_test(islands_divide_the_replicas)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

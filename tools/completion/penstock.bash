@@ -183,7 +183,8 @@ _penstock_sync_options() {
     compare)
         echo --model --link --latency --replicas --step-time --microbatches \
             --profile --cluster --seq-length --global-batch-size \
-            --optimizer --sync-interval --compress --encode-rate --factors --json
+            --optimizer --sync-interval --compress --encode-rate --factors \
+            --mtbf --islands --restart-sec --json
         ;;
     esac
 }

@@ -68,9 +68,48 @@ static pen_status find_more(const struct pen__planning *planning,
     return status;
 }
 
+/* Those that stay. */
 static double advised_samples(const struct pen_replica_comparison *sync)
 {
-    return sync == NULL ? 0 : sync->rows[sync->advice].time.samples_per_sec;
+    return sync == NULL
+               ? 0
+               : sync->setting.samples /
+                     pen_replica_kept_sec(&sync->rows[sync->advice].time);
+}
+
+/* How often, and for how long, replicas stop in another number of ranks than
+ * those of the best plan, as a whole or as islands. */
+static void set_failures(const struct pen__failures *failures,
+                         const struct pen_replica_plan *replicas,
+                         struct pen_replica_failures *out)
+{
+    const struct pen_recovery *recovery = &failures->rows[0].recovery;
+    enum pen_recovery_way way = failures->way == PEN_RECOVERY_ISLANDS
+                                    ? PEN_RECOVERY_RESTART
+                                    : failures->way;
+    uint32_t count = replicas->setting.num_replicas;
+    uint64_t ranks = recovery->ranks;
+    if (replicas->own != NULL)
+        ranks = count * pen_plan_num_ranks(replicas->own->found[0].plan);
+    double times = (double)ranks / (double)recovery->ranks;
+    *out = (struct pen_replica_failures){
+        .job = recovery->ways[way].job,
+        .num_moments = PEN_REPLICA_NUM_MOMENTS,
+        .islands = failures->wish.islands > 0 ? failures->wish.islands
+                                              : pen_replica_most_islands(count),
+        .seed = failures->wish.seed};
+    if (count % out->islands != 0)
+        out->islands = 1;
+    out->job.mtbf_sec = pen_failure_mtbf(&failures->rate, ranks);
+    out->job.save_sec /= times;
+    out->job.num_nodes = (uint64_t)fmax(1, times * (double)out->job.num_nodes);
+}
+
+static double goodput_of_best(const struct pen__failures *failures)
+{
+    return failures->num_rows == 0
+               ? 1
+               : failures->rows[0].recovery.ways[failures->way].goodput.share;
 }
 
 /* What is planned otherwise has to gain a tenth: predictions are no better. */
@@ -81,7 +120,12 @@ static pen_status offer_replicas(struct pen_replica_plan *replicas,
                                  double least, struct answer *answer,
                                  struct pen_text *why)
 {
-    const struct pen_replica_wish usual = {.compress = NULL};
+    struct pen_replica_failures failures;
+    bool has_failures = answer->failures.num_rows > 0;
+    const struct pen_replica_wish usual = {.failures =
+                                               has_failures ? &failures : NULL};
+    if (has_failures)
+        set_failures(&answer->failures, replicas, &failures);
     struct pen_replica_comparison *sync = NULL;
     pen_status status =
         pen_replica_compare(&replicas->setting, &usual, &sync, why);
@@ -109,7 +153,8 @@ static pen_status find_sync(const struct pen__planning *planning,
     const struct pen_plan_found *best = &answer->ranking->found[0];
     struct pen_text reason = PEN_TEXT_EMPTY;
     struct pen_replica_plan replicas;
-    double least = (double)setting->global_batch / best->prediction.step_sec;
+    double least = goodput_of_best(&answer->failures) *
+                   (double)setting->global_batch / best->prediction.step_sec;
     pen_status status =
         pen_replica_plan_init(setting, best, &replicas, &answer->sync_reason);
     if (status == PEN_OK)

@@ -52,6 +52,34 @@ static int print(const struct pen__sync_args *args,
     return code;
 }
 
+static pen_status read_failures(const struct pen__sync_args *args,
+                                const struct pen_replica_setting *setting,
+                                struct pen_replica_failures *out,
+                                struct pen_text *why)
+{
+    uint32_t islands = (uint32_t)args->islands;
+    double seconds = 0;
+    if (!pen_unit_parse(PEN_UNIT_SECONDS, args->mtbf, &seconds) ||
+        seconds <= 0) {
+        pen_why(why, "--mtbf %s: expected a number with a unit, as %s",
+                args->mtbf, pen_unit_example(PEN_UNIT_SECONDS));
+        return PEN_INVALID;
+    }
+    if (islands == 0)
+        islands = pen_replica_most_islands(setting->num_replicas);
+    if (setting->num_replicas % islands != 0) {
+        pen_why(why,
+                "--islands %u does not divide --replicas %u; give as many "
+                "replicas to each island",
+                islands, setting->num_replicas);
+        return PEN_INVALID;
+    }
+    pen_replica_failures_init(setting, seconds, islands, out);
+    if (args->restart_sec >= 0)
+        out->job.restart_sec = args->restart_sec;
+    return PEN_OK;
+}
+
 static pen_status compare(const struct pen__sync_args *args,
                           const struct pen__sync_setting *setting,
                           struct pen_replica_factors *factors,
@@ -69,6 +97,14 @@ static pen_status compare(const struct pen__sync_args *args,
         if (status != PEN_OK)
             return status;
         wish.factors = factors;
+    }
+    struct pen_replica_failures failures;
+    if (args->mtbf != NULL) {
+        pen_status status =
+            read_failures(args, &setting->setting, &failures, why);
+        if (status != PEN_OK)
+            return status;
+        wish.failures = &failures;
     }
     return pen_replica_compare(&setting->setting, &wish, out, why);
 }

@@ -53,6 +53,16 @@ static const struct pen__field fields[] = {
     TEXT("factors", "FILE", factors,
          "file with lines METHOD FACTOR: steps to reach a loss, "
          "relative to allreduce"),
+    TEXT("mtbf", "TIME", mtbf,
+         "mean time between failures of all replicas together, as 3h: orders "
+         "methods by the steps that stay"),
+    COUNT("islands", islands, 2, PEN_REPLICA_MOST_ISLANDS,
+          "with --mtbf: islands that the replicas are in and that fail one by "
+          "one, where the method runs between islands; as many as the "
+          "replicas divide into when not given"),
+    FIELD("restart-sec", "S", restart_sec, REAL, 0, 1e9, NULL,
+          "with --mtbf: seconds to start the processes again; 0.63 when not "
+          "given, measured on one node"),
     JSON("print JSON")};
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)
@@ -67,6 +77,10 @@ static void check(void *context, const struct argp_state *state)
     pen__line_require(state, args->model != NULL, "model");
     pen__line_require(state, args->link != NULL, "link");
     pen__line_require(state, args->replicas != 0, "replicas");
+    if (args->mtbf == NULL && (args->islands != 0 || args->restart_sec >= 0))
+        argp_error(state,
+                   "--%s belongs to replicas that fail; give --mtbf as well",
+                   args->islands != 0 ? "islands" : "restart-sec");
 }
 
 static const struct pen__verb verbs[] = {
@@ -97,7 +111,8 @@ static int run(int argc, char **argv)
     int verb = pen__verbs_find(&commands, argc, argv, &code);
     if (verb < 0)
         return code;
-    struct pen__sync_args args = {.is_comparison = verb == THE_COMPARISON};
+    struct pen__sync_args args = {.is_comparison = verb == THE_COMPARISON,
+                                  .restart_sec = -1};
     if (pen__verbs_parse(&commands, verb, argc, argv, &args))
         code = (args.is_comparison ? pen__sync_compare : pen__sync_list)(&args);
     return code;

@@ -22,11 +22,14 @@ struct pen__sync_args {
     const char *compress;
     const char *encode_rate;
     const char *factors;
+    const char *mtbf;
     uint64_t replicas;
     uint64_t microbatches;
     uint64_t sequence;
     uint64_t global_batch;
     uint64_t interval;
+    uint64_t islands;
+    double restart_sec; /* negative: not given */
     unsigned is_sgd;    /* --optimizer: the second of its words */
     bool is_comparison; /* not the list */
     struct pen__rest methods;
