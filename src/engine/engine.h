@@ -655,6 +655,18 @@ pen_status pen_engine_distant_create(enum pen_precision dtype, int threads,
                                      struct pen_text *why,
                                      struct pen_engine **out);
 
+/*
+ * F32 or BF16, on a device of OpenCL (engine/device/): its number, a part of
+ * its name, or NULL for the first accelerator. INVALID, with what to install,
+ * where there is none.
+ */
+pen_status pen_engine_opencl_create(enum pen_precision dtype,
+                                    const char *device, struct pen_text *why,
+                                    struct pen_engine **out);
+
+/* Adds driver and device with their versions; nothing where there is none. */
+void pen_engine_opencl_describe(const char *device, struct pen_text *out);
+
 /* Whether the processor multiplies bf16 itself, or oneDNN has to pretend. */
 bool pen_engine_onednn_has_bf16(void);
 

@@ -7,21 +7,29 @@
  * The engines that there are: a row of registry.c each. Commands and tests that
  * let the user choose one go over the rows.
  */
+struct pen_engine_choice {
+    enum pen_precision dtype;
+    int threads;        /* 0: as many as OpenMP would take */
+    const char *device; /* of a kind that has some; NULL: the kind's choice */
+};
+
 struct pen_engine_kind {
     const char *name; /* of --engine */
     bool is_for_tests;
+    bool has_devices;    /* --engine NAME:DEVICE */
+    bool has_images;     /* operations of image networks */
     bool uses_threads;   /* of OpenMP */
     unsigned precisions; /* see pen_engine_has() */
 
-    /* threads 0: as many as OpenMP would take. On failure *out is untouched. */
-    pen_status (*create)(enum pen_precision dtype, int threads,
+    /* On failure *out is untouched. */
+    pen_status (*create)(const struct pen_engine_choice *choice,
                          struct pen_text *why, struct pen_engine **out);
 
     /*
      * Adds the device, driver and library with their versions, which are part
      * of a run's identity; NULL: there are none.
      */
-    void (*describe)(struct pen_text *out);
+    void (*describe)(const char *device, struct pen_text *out);
 };
 
 size_t pen_engine_num_kinds(void);
@@ -31,6 +39,13 @@ const struct pen_engine_kind *pen_engine_kind_at(size_t index);
 
 /* NULL for a name that there is not. */
 const struct pen_engine_kind *pen_engine_find(const char *name);
+
+/*
+ * NAME, or NAME:DEVICE where the kind has devices. *device is NULL or a part of
+ * the text. NULL for what is neither.
+ */
+const struct pen_engine_kind *pen_engine_read(const char *text,
+                                              const char **device);
 
 /* Whether it computes in this type. */
 bool pen_engine_has(const struct pen_engine_kind *kind,

@@ -34,9 +34,11 @@ struct profiler {
 static pen_status make_engine(const struct pen_profiler_options *options,
                               struct pen_engine **out, struct pen_text *why)
 {
-    return options->engine->create(options->is_bf16 ? PEN_PRECISION_BF16
-                                                    : PEN_PRECISION_F32,
-                                   options->threads, why, out);
+    const struct pen_engine_choice choice = {
+        .dtype = options->is_bf16 ? PEN_PRECISION_BF16 : PEN_PRECISION_F32,
+        .threads = options->threads,
+        .device = options->device};
+    return options->engine->create(&choice, why, out);
 }
 
 static void cut_pieces(struct profiler *profiler)
@@ -275,7 +277,7 @@ static pen_status describe(const struct pen_profiler_options *options,
 {
     struct pen_text library = PEN_TEXT_EMPTY;
     if (options->engine->describe != NULL)
-        options->engine->describe(&library);
+        options->engine->describe(options->device, &library);
     snprintf(out->engine, sizeof out->engine, "%s", options->engine->name);
     snprintf(out->library, sizeof out->library, "%s",
              library.length > 0 ? pen_text_string(&library) : "none");

@@ -16,6 +16,7 @@ enum { PEN_PROFILER_LEAST_ROUNDS = 5 };
 struct pen_profiler_options {
     const struct pen_model *model; /* borrowed */
     const struct pen_engine_kind *engine;
+    const char *device; /* of it; NULL: its choice; borrowed */
     bool is_bf16;
     int threads;
     uint32_t micro_batch; /* sequences */

@@ -66,9 +66,17 @@ static pen_status check_options(const struct pen_trainer_options *options,
     }
     const struct pen_engine_kind *engine = kind_of(options);
     if (!pen_engine_has(engine, precision_of(options))) {
+        pen_why(
+            why,
+            "--bf16 needs --engine onednn or opencl; the %s engine computes "
+            "in f32 only",
+            engine->name);
+        return PEN_INVALID;
+    }
+    if (options->model->images != NULL && !engine->has_images) {
         pen_why(why,
-                "--bf16 needs --engine onednn; the %s engine computes in f32 "
-                "only",
+                "the %s engine has no operations of image networks; use "
+                "--engine onednn",
                 engine->name);
         return PEN_INVALID;
     }
@@ -85,8 +93,10 @@ static pen_status make_engine(struct pen_trainer *trainer, struct pen_text *why)
         trainer->engine = options->maker->engine;
         return PEN_OK;
     }
-    return kind_of(options)->create(precision_of(options), options->threads,
-                                    why, &trainer->engine);
+    const struct pen_engine_choice choice = {.dtype = precision_of(options),
+                                             .threads = options->threads,
+                                             .device = options->device};
+    return kind_of(options)->create(&choice, why, &trainer->engine);
 }
 
 /* ---- stages ---- */

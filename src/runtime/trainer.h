@@ -60,6 +60,7 @@ struct pen_trainer_options {
     const struct pen_any_model *model; /* borrowed until the trainer is freed */
     struct pen_sample_shape sample;    /* of the data */
     const struct pen_engine_kind *engine; /* NULL: the registry's first */
+    const char *device; /* of the engine; NULL: its choice; borrowed */
     bool is_bf16; /* products and activations; the master weights are float */
     int threads;  /* 0: as many as OpenMP would take */
     size_t micro_batch;  /* samples */

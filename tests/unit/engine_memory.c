@@ -16,12 +16,13 @@
 
 enum { ROWS = 6, COLUMNS = 7, COUNT = ROWS * COLUMNS };
 
-/* NULL where there is no oneDNN. */
+/* NULL where there is no oneDNN, or no device. */
 static struct pen_engine *make_engine(const char *name,
                                       enum pen_precision dtype)
 {
     struct pen_engine *engine = NULL;
-    pen_engine_find(name)->create(dtype, 2, NULL, &engine);
+    const struct pen_engine_choice choice = {.dtype = dtype, .threads = 2};
+    pen_engine_find(name)->create(&choice, NULL, &engine);
     return engine;
 }
 

@@ -25,8 +25,10 @@ static struct pen_engine *f32_engine(size_t kind)
 {
     struct pen_engine *engine = NULL;
     const struct pen_engine_kind *it = pen_engine_kind_at(kind);
+    const struct pen_engine_choice choice = {.dtype = PEN_PRECISION_F32,
+                                             .threads = 1};
     if (!pen_engine_has(it, PEN_PRECISION_F32) ||
-        it->create(PEN_PRECISION_F32, 1, NULL, &engine) != PEN_OK)
+        it->create(&choice, NULL, &engine) != PEN_OK)
         return NULL;
     if (engine->ops->muon_step == NULL) {
         pen_engine_free(engine);

@@ -238,6 +238,7 @@ _penstock_words() { # OPTION COMMAND
     --lr-decay-style) echo constant linear cosine WSD ;;
     --lr-wsd-decay-style) echo exponential linear cosine minus_sqrt ;;
     --weight-decay-groups) echo matrices all ;;
+    train--engine) echo onednn reference opencl ;;
     --engine) echo onednn reference ;;
     --target) echo penstock megatron torchtitan deepspeed ;;
     --sharding) echo none zero1 zero2 zero3 ;;

@@ -130,8 +130,10 @@ static pen_status make_network(struct writing *writing, struct pen_text *why)
         length = model->max_positions;
     enum pen_precision dtype =
         args->is_bf16 ? PEN_PRECISION_BF16 : PEN_PRECISION_F32;
-    pen_status status = pen_engine_kind_at(0)->create(dtype, (int)args->threads,
-                                                      why, &writing->engine);
+    const struct pen_engine_choice choice = {.dtype = dtype,
+                                             .threads = (int)args->threads};
+    pen_status status =
+        pen_engine_kind_at(0)->create(&choice, why, &writing->engine);
     if (status != PEN_OK)
         return status;
     struct pen_network_options options = {.engine = writing->engine,

@@ -668,6 +668,7 @@ struct pen_trainer_options pen__train_layout_options(
         .model = model,
         .sample = sample,
         .engine = args->engine,
+        .device = args->engine_device,
         .is_bf16 = args->is_bf16,
         .micro_batch = args->micro_batch_size,
         .global_batch = args->replica_batch,

@@ -111,10 +111,10 @@ static const struct pen__field fields[] = {
          "match_rms_adamw or spectral_unclamped; original when not given"),
     FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
     TEXT("engine", "NAME", engine_name,
-         "onednn, reference (plain loops), sleep:5ms (operations only "
-         "wait), sleep:profile (they wait as long as in --profile) or "
-         "distant (for tests: plain loops as on a device); onednn when not "
-         "given"),
+         "onednn, reference (plain loops), opencl or opencl:DEVICE (a "
+         "number or a part of a name), sleep:5ms (operations only wait), "
+         "sleep:profile (they wait as long as in --profile) or distant (for "
+         "tests: plain loops as on a device); onednn when not given"),
     COUNT("pp", pipeline_size, 1, PEN_MAX_STAGES,
           "ranks per pipeline; ranks beyond one pipeline form further "
           "replicas; 1 when not given"),
@@ -421,13 +421,15 @@ static void read_engine(struct pen__train_args *args,
     bool has_duration = strcmp(name, "sleep:profile") != 0;
     args->sleep_ns = has_duration ? read_sleep(name) : 0;
     args->is_sleeping = !has_duration || args->sleep_ns > 0;
-    args->engine = pen_engine_find(args->is_sleeping ? "reference" : name);
+    args->engine = pen_engine_read(args->is_sleeping ? "reference" : name,
+                                   &args->engine_device);
     if (!has_duration && args->profile == NULL)
         argp_error(state, "--engine sleep:profile needs --profile FILE");
     if (args->engine == NULL)
         argp_error(state,
-                   "--engine must be onednn, reference, distant, sleep:profile "
-                   "or sleep:DURATION such as sleep:5ms, not '%s'",
+                   "--engine must be onednn, reference, opencl, opencl:DEVICE, "
+                   "distant, sleep:profile or sleep:DURATION such as "
+                   "sleep:5ms, not '%s'",
                    name);
 }
 

@@ -79,6 +79,7 @@ struct pen__train_args {
     const char *engine_name;
     const struct pen_engine_kind *engine; /* of those that only wait: one
                                              that takes no threads */
+    const char *engine_device;            /* of it; NULL: its choice */
     bool is_sleeping;                     /* operations only wait */
     int64_t sleep_ns; /* so long; 0: as long as the profile says */
     uint64_t threads;

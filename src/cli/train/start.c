@@ -163,7 +163,7 @@ static pen_status describe(const struct pen__train_facts *facts,
     struct pen_text library = PEN_TEXT_EMPTY;
     struct pen_text instructions = PEN_TEXT_EMPTY;
     if (facts->args->engine->describe != NULL)
-        facts->args->engine->describe(&library);
+        facts->args->engine->describe(facts->args->engine_device, &library);
     pen_engine_onednn_instructions(&instructions);
     pen_status status = PEN_NOMEM;
     if (!library.has_failed && !instructions.has_failed)

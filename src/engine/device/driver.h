@@ -7,7 +7,7 @@
 /*
  * A driver: a device's memory and its one queue of copies and kernels, as a
  * table of functions. The device engine (device.h) is written against this
- * file alone. A driver for OpenCL is in opencl/; the tests have one that runs
+ * file alone. A driver for OpenCL is in opencl.c; the tests have one that runs
  * the same kernels as plain C.
  *
  * Calls that enqueue return at once and run in their order. What the queue

@@ -92,10 +92,10 @@ INLINE float sigmoid(float x)
 
 /* One number per lane becomes one for all, in numbers[0]: a tree. */
 #define MEET_IN_TREE(numbers, joined)                                          \
-    for (int half = PEN__LANES / 2; half > 0; half /= 2) {                     \
+    for (int pairs = PEN__LANES / 2; pairs > 0; pairs /= 2) {                  \
         EACH_LANE                                                              \
-        if (lane < half) {                                                     \
-            const int other = lane + half;                                     \
+        if (lane < pairs) {                                                    \
+            const int other = lane + pairs;                                    \
             numbers[lane] = joined;                                            \
         }                                                                      \
         MEET                                                                   \
