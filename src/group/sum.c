@@ -3,6 +3,7 @@
 #include "base/bug.h"
 #include "base/clones.h"
 #include "group/sum_internal.h"
+#include "group/tree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +38,14 @@ void pen_sum_share(uint32_t num_members, uint32_t member, size_t count,
 
 /* ---- making ---- */
 
-static size_t staged_count(const struct pen_sum_options *options)
+static size_t staged_count(const struct pen_sum *sum)
 {
+    const struct pen_sum_options *options = &sum->options;
     switch (options->route) {
     case PEN_SUM_SHARES:
     case PEN_SUM_OWNER:
-        return options->group->size * pen__sum_owners_stride(options);
+        return sum->first_node[options->group->size] *
+               pen__sum_owners_stride(options);
     case PEN_SUM_HOPS:
         return options->most;
     case PEN_SUM_FAST:
@@ -53,7 +56,29 @@ static size_t staged_count(const struct pen_sum_options *options)
 
 size_t pen_sum_bytes(const struct pen_sum *sum)
 {
-    return staged_count(&sum->options) * pen__sum_element(sum);
+    return staged_count(sum) * pen__sum_element(sum);
+}
+
+/* The leaves of members, and the nodes that these are. */
+static pen_status count_nodes(struct pen_sum *sum)
+{
+    uint32_t size = sum->options.group->size;
+    const uint32_t *leaves = sum->options.leaves;
+    sum->first_leaf = calloc((size_t)size + 1, sizeof *sum->first_leaf);
+    sum->first_node = calloc((size_t)size + 1, sizeof *sum->first_node);
+    if (sum->first_leaf == NULL || sum->first_node == NULL)
+        return PEN_NOMEM;
+    for (uint32_t k = 0; k < size; k++) {
+        uint32_t first = sum->first_leaf[k];
+        uint32_t end = first + (leaves == NULL ? 1 : leaves[k]);
+        uint32_t nodes = pen_tree_count_nodes(first, end);
+        sum->first_leaf[k + 1] = end;
+        sum->first_node[k + 1] = sum->first_node[k] + nodes;
+        sum->most_nodes = nodes > sum->most_nodes ? nodes : sum->most_nodes;
+    }
+    sum->num_leaves = sum->first_leaf[size];
+    sum->options.leaves = NULL;
+    return PEN_OK;
 }
 
 /* Touched now and not in a step. */
@@ -61,14 +86,21 @@ pen_status pen_sum_create(const struct pen_sum_options *options,
                           struct pen_sum **out)
 {
     uint32_t size = options->group->size;
+    PEN_BUG_UNLESS(options->leaves == NULL ||
+                   (options->route == PEN_SUM_OWNER && !options->is_sparse));
     struct pen_sum *sum = calloc(1, sizeof *sum);
     if (sum == NULL)
         return PEN_NOMEM;
     sum->options = *options;
+    if (count_nodes(sum) != PEN_OK) {
+        pen_sum_free(sum);
+        return PEN_NOMEM;
+    }
+    size_t requests = (size_t)size * sum->most_nodes;
     sum->staged = malloc(pen_sum_bytes(sum) + 1);
-    sum->sums = calloc(size, sizeof *sum->sums);
-    sum->sends = calloc(size, sizeof *sum->sends);
-    sum->receives = calloc(size, sizeof *sum->receives);
+    sum->sums = calloc(sum->num_leaves, sizeof *sum->sums);
+    sum->sends = calloc(requests, sizeof *sum->sends);
+    sum->receives = calloc(requests, sizeof *sum->receives);
     if (sum->staged == NULL || sum->sums == NULL || sum->sends == NULL ||
         sum->receives == NULL) {
         pen_sum_free(sum);
@@ -83,6 +115,8 @@ void pen_sum_free(struct pen_sum *sum)
 {
     if (sum == NULL)
         return;
+    free(sum->first_leaf);
+    free(sum->first_node);
     free(sum->staged);
     free(sum->sums);
     free(sum->sends);

@@ -28,6 +28,9 @@
  *           alone takes half as long again on ranks that share cores
  *           (bench/train_all_reduce)
  *
+ * Members may have several leaves of the tree each, in order. What a member has
+ * is then the sums of the nodes that its leaves make up (pen_tree_node()).
+ *
  * Each has two halves: sums to those who add them up, and from them to all. A
  * sum may go one of them alone; HOPS goes both.
  */
@@ -48,10 +51,12 @@ struct pen_sum_options {
     struct pen_group *group; /* borrowed */
     uint32_t channel;        /* the first */
     enum pen_sum_route route;
-    bool is_double;  /* else floats */
-    bool is_sparse;  /* some jobs have a width */
-    bool is_phantom; /* arrays have no memory; FAST alone */
-    size_t most;     /* elements of the longest array */
+    const uint32_t *leaves; /* of each member; NULL: one. OWNER alone, and not
+                               sparse; borrowed until the sum is made */
+    bool is_double;         /* else floats */
+    bool is_sparse;         /* some jobs have a width */
+    bool is_phantom;        /* arrays have no memory; FAST alone */
+    size_t most;            /* elements of the longest array */
 };
 
 /* On failure *out is untouched. */
@@ -66,6 +71,8 @@ struct pen_sum_job {
     enum pen_sum_way way;
     void *values; /* in place; not touched until it is over. NULL: phantom */
     size_t count;
+    void *const *nodes;   /* arrays of this member's nodes but the last, which
+                             is `values`; they lose their numbers */
     uint32_t owner;       /* on the route of that name */
     size_t width;         /* of rows that may stay when they are zero, or 0 */
     size_t element_bytes; /* of a phantom */

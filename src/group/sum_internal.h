@@ -16,8 +16,12 @@ struct pen_sum {
     enum pen__sum_state state;
     uint32_t step; /* which of them, as the route counts; 0: all at once */
     char *staged;  /* what the others have, to be added */
-    void **sums;   /* per member, while one adds */
-    struct pen_group_request *sends;    /* one per member */
+    uint32_t num_leaves;  /* of all members */
+    uint32_t most_nodes;  /* of one of them */
+    uint32_t *first_leaf; /* per member, and the end */
+    uint32_t *first_node; /* likewise */
+    void **sums;          /* per leaf, while one adds; NULL: inside a node */
+    struct pen_group_request *sends;    /* most_nodes per member */
     struct pen_group_request *receives; /* likewise */
 };
 

@@ -4,9 +4,9 @@
  *
  *   IDLE --begin--> IN --all have come: added up--> OUT --all are back--> IDLE
  *
- * Numbers of the other members are staged in the order of members. The place of
- * this member there is free: messages without the rows that are zero are made
- * in it.
+ * Numbers of the other members are staged in the order of members, and of their
+ * nodes where they have several leaves of the tree. The place of this member
+ * there is free: messages without the rows that are zero are made in it.
  */
 #include "base/bug.h"
 #include "group/sparse_rows.h"
@@ -24,10 +24,22 @@ size_t pen__sum_owners_stride(const struct pen_sum_options *options)
     return share + (options->is_sparse ? 1 : 0);
 }
 
+static char *staged_at(const struct pen_sum *sum, uint32_t member,
+                       uint32_t node)
+{
+    return sum->staged + (sum->first_node[member] + node) *
+                             pen__sum_owners_stride(&sum->options) *
+                             pen__sum_element(sum);
+}
+
 static char *staged_of(const struct pen_sum *sum, uint32_t member)
 {
-    return sum->staged + member * pen__sum_owners_stride(&sum->options) *
-                             pen__sum_element(sum);
+    return staged_at(sum, member, 0);
+}
+
+static uint32_t nodes_of(const struct pen_sum *sum, uint32_t member)
+{
+    return sum->first_node[member + 1] - sum->first_node[member];
 }
 
 static struct pen__range share_of(const struct pen_sum *sum, uint32_t member)
@@ -59,14 +71,14 @@ static size_t rows_of(const struct pen_sum *sum)
 /* ---- messages ---- */
 
 static void receive(struct pen_sum *sum, uint32_t from, uint32_t channel,
-                    char *to, size_t count)
+                    uint32_t node, char *to, size_t count)
 {
     size_t bytes = is_sparse(sum)
                        ? pen_sparse_rows_most(rows_of(sum), sum->job.width)
                        : count * pen__sum_element(sum);
     if (count > 0)
         pen_group_receive(sum->options.group, from, channel, to, bytes,
-                          &sum->receives[from]);
+                          &sum->receives[from * sum->most_nodes + node]);
 }
 
 /* One message is packed once, whoever gets it. */
@@ -80,7 +92,18 @@ static void send_values(struct pen_sum *sum, uint32_t to, uint32_t channel,
         pen_group_send(sum->options.group, to, channel, bytes,
                        is_sparse(sum) ? packed
                                       : range.count * pen__sum_element(sum),
-                       &sum->sends[to]);
+                       &sum->sends[to * sum->most_nodes]);
+}
+
+/* Nodes but the last go behind each other, and before it. */
+static void send_nodes(struct pen_sum *sum, uint32_t to, uint32_t channel,
+                       struct pen__range range)
+{
+    uint32_t count = nodes_of(sum, sum->options.group->self) - 1;
+    for (uint32_t i = 0; i < count && range.count > 0; i++)
+        pen_group_send(sum->options.group, to, channel, sum->job.nodes[i],
+                       range.count * pen__sum_element(sum),
+                       &sum->sends[to * sum->most_nodes + 1 + i]);
 }
 
 /* Sends to one member and receives from another, `turn` before this one. */
@@ -90,14 +113,16 @@ static void post(struct pen_sum *sum, uint32_t turn, size_t packed)
     uint32_t to = (self + turn) % size, from = (self + size - turn) % size;
     uint32_t channel = sum->options.channel;
     if (sum->state == PEN__SUM_IN) {
-        receive(sum, from, channel, staged_of(sum, from),
-                share_of(sum, self).count);
+        for (uint32_t i = 0; i < nodes_of(sum, from); i++)
+            receive(sum, from, channel, i, staged_at(sum, from, i),
+                    share_of(sum, self).count);
+        send_nodes(sum, to, channel, share_of(sum, to));
         send_values(sum, to, channel, share_of(sum, to), packed);
         return;
     }
     struct pen__range back = share_of(sum, from);
     channel += 1 + sum->job.further_channel;
-    receive(sum, from, channel,
+    receive(sum, from, channel, 0,
             is_sparse(sum) ? staged_of(sum, self) : at(sum, back), back.count);
     send_values(sum, to, channel, share_of(sum, self), packed);
 }
@@ -155,6 +180,22 @@ static void fill_in_zeros(struct pen_sum *sum)
     }
 }
 
+/* The arrays of a member's nodes, each where its first leaf is. */
+static void show_nodes(struct pen_sum *sum, uint32_t member, char *own)
+{
+    uint32_t first = sum->first_leaf[member], end = sum->first_leaf[member + 1];
+    uint32_t last = nodes_of(sum, member) - 1;
+    bool is_here = member == sum->options.group->self;
+    for (uint32_t node = 0; first < end; node++) {
+        uint32_t next = first + pen_tree_node(first, end);
+        sum->sums[first] = !is_here      ? staged_at(sum, member, node)
+                           : node < last ? sum->job.nodes[node]
+                                         : own;
+        while (++first < next)
+            sum->sums[first] = NULL;
+    }
+}
+
 static void add_up(struct pen_sum *sum)
 {
     uint32_t size = sum->options.group->size, self = sum->options.group->self;
@@ -164,9 +205,10 @@ static void add_up(struct pen_sum *sum)
     if (is_sparse(sum))
         fill_in_zeros(sum);
     for (uint32_t k = 0; k < size; k++)
-        sum->sums[k] = k == self ? at(sum, own) : staged_of(sum, k);
-    for (struct pen_tree it = {.size = size}; pen_tree_next(&it);)
-        pen__sum_add(sum, sum->sums[it.to], sum->sums[it.from], own.count);
+        show_nodes(sum, k, at(sum, own));
+    for (struct pen_tree it = {.size = sum->num_leaves}; pen_tree_next(&it);)
+        if (sum->sums[it.from] != NULL)
+            pen__sum_add(sum, sum->sums[it.to], sum->sums[it.from], own.count);
     if (sum->sums[0] != at(sum, own))
         memcpy(at(sum, own), sum->sums[0], own.count * pen__sum_element(sum));
 }
@@ -184,15 +226,17 @@ void pen__sum_owners_begin(struct pen_sum *sum)
 static bool is_quiet(struct pen_sum *sum)
 {
     struct pen_group *group = sum->options.group;
+    size_t most = sum->most_nodes, all = group->size * most;
     if (sum->options.route == PEN_SUM_OWNER) {
         struct pen_group_request *own =
             is_sender(sum) ? sum->sends : sum->receives;
         return group->self == sum->job.owner
-                   ? pen_group_is_done(group, own, group->size)
-                   : pen_group_is_done(group, &own[sum->job.owner], 1);
+                   ? pen_group_is_done(group, own, all)
+                   : pen_group_is_done(group, &own[sum->job.owner * most],
+                                       most);
     }
-    bool have_left = pen_group_is_done(group, sum->sends, group->size);
-    return pen_group_is_done(group, sum->receives, group->size) && have_left;
+    bool have_left = pen_group_is_done(group, sum->sends, all);
+    return pen_group_is_done(group, sum->receives, all) && have_left;
 }
 
 void pen__sum_owners_poll(struct pen_sum *sum)

@@ -56,6 +56,8 @@ static pen_status make_reduction(struct pen_exchange *exchange,
     const struct pen_reduction_options options = {
         .group = sums->group,
         .network = stage->network,
+        .shares = exchange->options.layout.shares,
+        .gradients = sums->gradients,
         .is_sharded = exchange->options.is_sharded,
         .is_fast = exchange->options.is_fast,
         .is_sparse = exchange->options.is_sparse,
@@ -75,10 +77,17 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
     const struct pen_layout *layout = &exchange->options.layout;
     bool is_phantom = exchange->options.phantom != NULL;
     sums->num_replicas = is_phantom ? 1 : pen_layout_share(layout, stage->part);
-    pen_status status = pen_gradients_create(
-        stage->network, sums->num_replicas,
-        is_phantom ? 1 : pen_shape_users(&layout->shape, stage->stage),
-        &sums->gradients);
+    const struct pen_gradients_options options = {
+        .network = stage->network,
+        .num_replicas = sums->num_replicas,
+        .num_lanes =
+            is_phantom ? 1 : pen_shape_users(&layout->shape, stage->stage),
+        .keeps_nodes = layout->shares != NULL,
+        .first = layout->shares == NULL
+                     ? 0
+                     : pen_layout_first_logical(
+                           layout, pen_layout_copy(layout, stage->stage))};
+    pen_status status = pen_gradients_create(&options, &sums->gradients);
     if (status == PEN_OK)
         status = make_reduction(exchange, stage, sums);
     if (status == PEN_OK && exchange->options.has_second)

@@ -239,8 +239,8 @@ static uint32_t number_in_step(const struct pen_executor *executor,
 }
 
 /*
- * The samples of a step belong to the copies in equal blocks, and those of a
- * copy to its micro-batches.
+ * The samples of a step belong to the logical replicas in equal blocks, and
+ * those of a copy to its micro-batches.
  */
 static uint64_t first_sample(const struct pen_executor *executor,
                              const struct pen_op *op)
@@ -252,9 +252,11 @@ static uint64_t first_sample(const struct pen_executor *executor,
     if (pass->is_evaluation)
         return pass->first_sample +
                (uint64_t)op->microbatch * options->micro_batch;
-    uint64_t copy = pen_layout_copy(&options->layout, op->stage);
-    uint64_t in_step =
-        (copy * per_step + number % per_step) * options->micro_batch;
+    const struct pen_layout *layout = &options->layout;
+    uint64_t before = (uint64_t)pen_layout_first_logical(
+                          layout, pen_layout_copy(layout, op->stage)) *
+                      (per_step / pen_layout_copy_share(layout));
+    uint64_t in_step = (before + number % per_step) * options->micro_batch;
     return pass->first_sample + number / per_step * options->step_samples +
            in_step;
 }

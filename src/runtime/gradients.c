@@ -9,14 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LEVELS = 16 };
+/* Twice as many levels as a power of two has: uneven shares begin anywhere. */
+enum { MAX_REPLICAS = 1 << 16, MAX_LEVELS = 32 };
 
 struct lane {
-    uint32_t num_closed;       /* logical replicas */
-    float *levels[MAX_LEVELS]; /* sums that wait for their twin */
-    float *aside;              /* of several lanes: all gradients, while another
-                                  is open */
-    size_t num_rows;           /* that its embedding has gathered, likewise */
+    uint32_t num_closed;        /* logical replicas */
+    uint32_t num_kept;          /* sums that wait for their twin, */
+    uint32_t sizes[MAX_LEVELS]; /* of so many replicas each: */
+    float *levels[MAX_LEVELS];
+    float *aside;    /* of several lanes: all gradients, while another
+                        is open */
+    size_t num_rows; /* that its embedding has gathered, likewise */
     int32_t *words;
     char *rows;
 };
@@ -25,6 +28,8 @@ struct pen_gradients {
     struct pen_network *network;
     uint32_t num_replicas;
     uint32_t num_lanes;
+    bool keeps_nodes;
+    uint32_t first; /* replica, of all of the run */
     struct lane *lanes;
     uint32_t open;       /* lane */
     uint32_t num_whole;  /* lanes whose replicas are all closed */
@@ -73,7 +78,10 @@ static uint32_t lane_share(const struct pen_gradients *gradients)
 
 static uint32_t num_levels(const struct pen_gradients *gradients)
 {
-    return pen_needs_levels(lane_share(gradients));
+    uint32_t share = lane_share(gradients);
+    return gradients->keeps_nodes
+               ? pen_tree_most_nodes(gradients->first, gradients->first + share)
+               : pen_needs_levels(share);
 }
 
 static size_t row_bytes(const struct pen_gradients *gradients)
@@ -132,19 +140,23 @@ static pen_status make_room(struct pen_gradients *gradients)
     return gradients->aside == NULL ? PEN_NOMEM : PEN_OK;
 }
 
-pen_status pen_gradients_create(struct pen_network *network,
-                                uint32_t num_replicas, uint32_t num_lanes,
+pen_status pen_gradients_create(const struct pen_gradients_options *options,
                                 struct pen_gradients **out)
 {
-    PEN_BUG_UNLESS(num_replicas > 0 && num_replicas % num_lanes == 0 &&
-                   num_replicas <= 1u << MAX_LEVELS);
+    uint32_t num_lanes = options->num_lanes;
+    PEN_BUG_UNLESS(options->num_replicas > 0 &&
+                   options->num_replicas % num_lanes == 0 &&
+                   options->num_replicas <= MAX_REPLICAS &&
+                   (!options->keeps_nodes || num_lanes == 1));
     struct pen_gradients *gradients = calloc(1, sizeof *gradients);
     if (gradients == NULL)
         return PEN_NOMEM;
-    gradients->network = network;
-    gradients->num_replicas = num_replicas;
+    gradients->network = options->network;
+    gradients->num_replicas = options->num_replicas;
     gradients->num_lanes = num_lanes;
-    gradients->tied = pen_network_tied(network);
+    gradients->keeps_nodes = options->keeps_nodes;
+    gradients->first = options->first;
+    gradients->tied = pen_network_tied(gradients->network);
     if (gradients->tied != NULL && gradients->tied->is_value_only) {
         gradients->tied = NULL;
         gradients->gathers = true;
@@ -200,7 +212,7 @@ void pen_gradients_begin(struct pen_gradients *gradients)
     gradients->open = gradients->num_whole = gradients->num_joined = 0;
     for (uint32_t i = 0; i < gradients->num_lanes; i++) {
         struct lane *lane = &gradients->lanes[i];
-        lane->num_closed = 0;
+        lane->num_closed = lane->num_kept = 0;
         if (lane->aside != NULL)
             memset(lane->aside, 0, count * sizeof *lane->aside);
     }
@@ -301,28 +313,59 @@ static void join_lanes(struct pen_gradients *gradients)
     }
 }
 
+/*
+ * What the engine has, the sum of a node, and those that wait for it. Returns
+ * the replicas of the sum.
+ */
+static uint32_t join_twins(struct pen_gradients *gradients, struct lane *lane)
+{
+    uint32_t end = gradients->first + lane->num_closed;
+    uint32_t size = 1;
+    while (lane->num_kept > 0 && lane->sizes[lane->num_kept - 1] == size &&
+           end % (2 * size) == 0) {
+        walk(gradients, lane->levels[--lane->num_kept], ADD);
+        size *= 2;
+    }
+    return size;
+}
+
 void pen_gradients_close(struct pen_gradients *gradients)
 {
     struct lane *lane = &gradients->lanes[gradients->open];
     uint32_t number = ++lane->num_closed;
-    uint32_t left = number;
-    int level = 0;
     pen_network_finish_gradients(gradients->network);
     if (gradients->num_replicas == 1)
         return;
     set_aside(gradients, gradients->open * lane_share(gradients) + number - 1);
-    for (; left % 2 == 0; left /= 2)
-        walk(gradients, lane->levels[level++], ADD);
+    uint32_t size = join_twins(gradients, lane);
     if (number < lane_share(gradients)) {
-        walk(gradients, lane->levels[level], KEEP);
+        lane->sizes[lane->num_kept] = size;
+        walk(gradients, lane->levels[lane->num_kept++], KEEP);
         pen_network_clear_gradients(gradients->network);
         return;
     }
-    for (left /= 2, level++; left > 0; left /= 2, level++)
-        if (left % 2 == 1) /* it has no twin of its size */
-            walk(gradients, lane->levels[level], ADD);
+    while (!gradients->keeps_nodes && lane->num_kept > 0)
+        walk(gradients, lane->levels[--lane->num_kept], ADD);
     if (++gradients->num_whole == gradients->num_lanes)
         join_lanes(gradients);
+}
+
+float *const *pen_gradients_nodes(const struct pen_gradients *gradients)
+{
+    return gradients->lanes[0].levels;
+}
+
+size_t pen_gradients_place(const struct pen_gradients *gradients,
+                           size_t parameter)
+{
+    size_t place = 0;
+    for (size_t i = 0; i < parameter; i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(gradients->network, i);
+        if (!it->is_value_only && !is_tied(gradients, it))
+            place += pen_network_count(it);
+    }
+    return place;
 }
 
 /* The sums that were set aside join as all others do. */

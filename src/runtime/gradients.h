@@ -10,6 +10,10 @@
  * sum is one node of the tree, or that of all. With one replica nothing is kept
  * and nothing is to be done.
  *
+ * Where replicas of the pipeline have uneven shares, the sum may be several
+ * nodes: the engine has the last one, and the others are kept for whoever adds
+ * them (pen_gradients_nodes()).
+ *
  * Weights that several copies of the model use have a lane for each, with an
  * equal share of the logical replicas, a power of two. Micro-batches of the
  * lanes come in turn. The engine adds to the gradients of one lane; those of
@@ -21,9 +25,16 @@
  */
 struct pen_gradients;
 
+struct pen_gradients_options {
+    struct pen_network *network;
+    uint32_t num_replicas;
+    uint32_t num_lanes;
+    bool keeps_nodes; /* of one lane, whose first replica is: */
+    uint32_t first;   /* else 0 */
+};
+
 /* On failure *out is untouched. */
-pen_status pen_gradients_create(struct pen_network *network,
-                                uint32_t num_replicas, uint32_t num_lanes,
+pen_status pen_gradients_create(const struct pen_gradients_options *options,
                                 struct pen_gradients **out);
 void pen_gradients_free(struct pen_gradients *gradients);
 
@@ -37,6 +48,14 @@ void pen_gradients_open(struct pen_gradients *gradients, uint32_t lane);
 
 /* The gradients of a replica, the next one of the open lane, are there. */
 void pen_gradients_close(struct pen_gradients *gradients);
+
+/*
+ * Once all replicas are closed: the arrays of the nodes before the last, which
+ * end with the next step, and where a parameter begins in them. May be changed.
+ */
+float *const *pen_gradients_nodes(const struct pen_gradients *gradients);
+size_t pen_gradients_place(const struct pen_gradients *gradients,
+                           size_t parameter);
 
 /*
  * What the embedding gathered for a replica joins; after the last of them the

@@ -11,9 +11,10 @@
  *
  * Micro-batches go through copies of the model: those of the schedule, in every
  * replica. Copy replica * copies + copy computes an equal share of the logical
- * replicas, in order. A part of the model lives in several places, its members.
- * Each has the part of one copy, or of several in a row where stages have
- * numbers of ranks of their own (placement.h).
+ * replicas, in order; or each replica of the pipeline has a share of its own,
+ * and a schedule with as many micro-batches. A part of the model lives in
+ * several places, its members. Each has the part of one copy, or of several in
+ * a row where stages have numbers of ranks of their own (placement.h).
  *
  * Gradients are summed over the micro-batches of a logical replica and then
  * over logical replicas in a fixed tree (group/tree.h), so that their bits
@@ -28,6 +29,8 @@ struct pen_layout {
     uint32_t row;         /* of an idle rank: PEN_NO_REPLICA, and row 0 */
     uint32_t num_logical; /* replicas of the run */
     const struct pen_layer_range *parts; /* of the model; borrowed */
+    const uint32_t *shares; /* logical replicas of each replica, where they are
+                               uneven and there is one copy; borrowed */
 };
 
 /* Whether this rank has no place in the mesh. */
@@ -42,10 +45,24 @@ static inline uint32_t pen_layout_copies(const struct pen_layout *layout)
     return pen_mesh_num_replicas(&layout->mesh) * layout->shape.num_copies;
 }
 
-/* Logical replicas of a copy. */
+/* Logical replicas of a copy of this replica of the pipeline. */
 static inline uint32_t pen_layout_copy_share(const struct pen_layout *layout)
 {
+    if (layout->shares != NULL && !pen_layout_is_idle(layout))
+        return layout->shares[layout->replica];
     return layout->num_logical / pen_layout_copies(layout);
+}
+
+/* The first logical replica of a copy. */
+static inline uint32_t pen_layout_first_logical(const struct pen_layout *layout,
+                                                uint32_t copy)
+{
+    uint32_t first = 0;
+    if (layout->shares == NULL)
+        return copy * pen_layout_copy_share(layout);
+    for (uint32_t i = 0; i < copy; i++)
+        first += layout->shares[i];
+    return first;
 }
 
 static inline uint32_t pen_layout_members(const struct pen_layout *layout,
@@ -55,10 +72,12 @@ static inline uint32_t pen_layout_members(const struct pen_layout *layout,
            pen_shape_members(&layout->shape, part);
 }
 
-/* Logical replicas that one member computes. */
+/* Logical replicas that one member of this replica computes. */
 static inline uint32_t pen_layout_share(const struct pen_layout *layout,
                                         uint32_t part)
 {
+    if (layout->shares != NULL)
+        return pen_layout_copy_share(layout);
     return layout->num_logical / pen_layout_members(layout, part);
 }
 

@@ -3,15 +3,19 @@
 #include "base/bug.h"
 #include "engine/mirror.h"
 #include "group/sum.h"
+#include "group/tree.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_NODES = 32 }; /* of a member */
+
 struct piece {
     size_t parameter;
     size_t first;
     size_t count;
+    size_t place; /* in the nodes of uneven shares */
     size_t width; /* of its rows, where those that are zero stay; else 0 */
     uint32_t owner;
     uint32_t layer;
@@ -20,6 +24,7 @@ struct piece {
 
 /* A piece under way. */
 struct lane {
+    void *nodes[MOST_NODES];  /* of uneven shares: those before the piece */
     struct piece *piece;      /* NULL: free */
     bool is_waiting;          /* for its mirror, before it sets out */
     struct pen_mirror mirror; /* of the piece on this member */
@@ -167,12 +172,17 @@ static void cut_parameter(struct pen_reduction *reduction, size_t parameter)
         pen_network_parameter(network, parameter);
     size_t total = count_of(reduction, parameter);
     size_t length = piece_length(reduction, parameter);
+    size_t place =
+        reduction->options.shares == NULL
+            ? 0
+            : pen_gradients_place(reduction->options.gradients, parameter);
     for (size_t first = 0; first < total; first += length) {
         size_t left = total - first;
         reduction->pieces[reduction->num_pieces++] =
             (struct piece){.parameter = parameter,
                            .first = first,
                            .count = left < length ? left : length,
+                           .place = place + first,
                            .width = width_of(reduction, parameter),
                            .layer = it->layer,
                            .is_tied = pen_network_is_tied(network, it)};
@@ -254,6 +264,7 @@ static struct pen_sum_options sum_options(const struct pen_reduction *reduction,
     const struct pen_reduction_options *options = &reduction->options;
     return (struct pen_sum_options){.group = options->group,
                                     .channel = lane * PEN_REDUCTION_CHANNELS,
+                                    .leaves = options->shares,
                                     .route = is_fast(reduction) ? PEN_SUM_FAST
                                                                 : PEN_SUM_OWNER,
                                     .is_sparse = options->is_sparse,
@@ -348,6 +359,22 @@ static void show_piece(struct pen_reduction *reduction, struct lane *lane)
         pen_mirror_open(&lane->mirror, &shown);
 }
 
+/* The sums of uneven shares that the engine does not have. */
+static void show_nodes(const struct pen_reduction *reduction, struct lane *lane)
+{
+    const struct pen_reduction_options *options = &reduction->options;
+    uint32_t first = 0, self = options->group->self;
+    if (options->shares == NULL || reduction->is_sharing)
+        return;
+    for (uint32_t k = 0; k < self; k++)
+        first += options->shares[k];
+    uint32_t count = pen_tree_count_nodes(first, first + options->shares[self]);
+    float *const *nodes = pen_gradients_nodes(options->gradients);
+    PEN_BUG_UNLESS(count <= MOST_NODES);
+    for (uint32_t i = 0; i + 1 < count; i++)
+        lane->nodes[i] = nodes[i] + lane->piece->place;
+}
+
 /*
  * Gradients go to the owner and, unless it keeps them, back; values go from the
  * owner to all. Of a phantom only lengths are known, and values have no rows
@@ -358,12 +385,14 @@ static void set_out(struct pen_reduction *reduction, struct lane *lane)
     const struct pen_phantom *phantom = reduction->options.phantom;
     const struct piece *piece = lane->piece;
     bool is_sharing = reduction->is_sharing;
+    show_nodes(reduction, lane);
     const struct pen_sum_job job = {
         .way = is_sharing                      ? PEN_SUM_OUT
                : reduction->options.is_sharded ? PEN_SUM_IN
                                                : PEN_SUM_BOTH,
         .values = phantom == NULL ? pen_mirror_at(&lane->mirror) : NULL,
         .count = piece->count,
+        .nodes = lane->nodes,
         .owner = piece->owner,
         .width = is_sharing ? 0 : piece->width,
         .element_bytes = phantom == NULL ? 0

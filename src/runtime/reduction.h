@@ -3,6 +3,7 @@
 
 #include "group/group.h"
 #include "network/network.h"
+#include "runtime/gradients.h"
 #include "runtime/phantom.h"
 #include "schedule/needs.h"
 
@@ -37,6 +38,9 @@ enum { PEN_REDUCTION_CHANNELS = 3 };
 struct pen_reduction_options {
     struct pen_group *group; /* of the members; has channels for all lanes */
     struct pen_network *network;
+    const uint32_t *shares; /* logical replicas of each member, whose nodes the
+                               gradients keep; NULL: each has one sum */
+    const struct pen_gradients *gradients;
     bool is_sharded; /* parameters have owners */
     bool is_fast;    /* sums in whatever order: bits are not promised */
     bool is_sparse;  /* gradients of token tables: see below; not fast */

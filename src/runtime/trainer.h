@@ -83,6 +83,9 @@ struct pen_trainer_options {
                                             others wait. 0: all of the
                                             transport */
     uint32_t logical_replicas;           /* 0: as many as there are members */
+    /* Logical replicas of each replica of the pipeline, whose schedules differ
+     * then; NULL: all alike; borrowed. */
+    const uint32_t *replica_shares;
     uint32_t logical_tensor; /* pieces of a decoder (network.h); 0: one */
     bool is_sharded;         /* every rank keeps a share of the moments */
     bool has_fast_sums;   /* over members, in an order that is not promised */

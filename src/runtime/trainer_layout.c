@@ -108,6 +108,7 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
             options->is_sharded ? PEN_SHARDING_ZERO1 : PEN_SHARDING_NONE,
         .num_members = pen_layout_copies(&trainer->layout),
         .shape = shape,
+        .has_uneven_shares = options->replica_shares != NULL,
         .num_logical = trainer->layout.num_logical,
         .micro_batch = options->micro_batch,
         .global_batch = options->global_batch,
@@ -153,13 +154,14 @@ static pen_status check_batch(const struct pen_trainer *trainer,
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_layout *layout = &trainer->layout;
     size_t wanted = options->global_batch / options->micro_batch /
-                    pen_mesh_num_replicas(&layout->mesh);
+                    layout->num_logical * pen_layout_copy_share(layout) *
+                    layout->shape.num_copies;
     if (layout->shape.num_microbatches % wanted == 0)
         return PEN_OK;
     pen_why(why,
             "the schedule has %u micro-batches, but --global-batch-size "
             "%zu in %u replicas of the pipeline makes %zu of "
-            "--micro-batch-size %zu",
+            "--micro-batch-size %zu here",
             layout->shape.num_microbatches, options->global_batch,
             pen_mesh_num_replicas(&layout->mesh), wanted, options->micro_batch);
     return PEN_INVALID;
@@ -220,6 +222,7 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
     layout->num_logical = options->logical_replicas != 0
                               ? options->logical_replicas
                               : pen_layout_copies(layout);
+    layout->shares = options->replica_shares;
     return PEN_OK;
 }
 
@@ -250,7 +253,8 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
         return status;
     trainer->num_per_step =
         (uint32_t)(options->global_batch / options->micro_batch /
-                   pen_layout_copies(&trainer->layout));
+                   trainer->layout.num_logical) *
+        pen_layout_copy_share(&trainer->layout);
     trainer->is_asynchronous = options->schedule->rules.period != 0;
     trainer->is_joint =
         trainer->is_asynchronous && options->schedule->rules.is_joint;

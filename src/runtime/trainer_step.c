@@ -120,7 +120,8 @@ void pen__trainer_put_losses(const struct pen_trainer *trainer,
     size_t copy = pen_shape_copy_of_stage(&layout->shape, stage->stage);
     if (!stage->has_head)
         return;
-    out += (size_t)pen_layout_copy(layout, stage->stage) * share;
+    out +=
+        pen_layout_first_logical(layout, pen_layout_copy(layout, stage->stage));
     for (uint32_t r = 0; r < users * share; r++) {
         const double *losses =
             trainer->losses +

@@ -101,7 +101,7 @@ static bool has_even_replicas(const struct pen_training_facts *facts,
                               struct pen_text *why)
 {
     uint32_t members = facts->num_members;
-    if (members == 0)
+    if (members == 0 || facts->has_uneven_shares)
         return true;
     if (facts->num_logical % members != 0) {
         pen_why(why,
@@ -125,6 +125,24 @@ static bool has_even_replicas(const struct pen_training_facts *facts,
         return false;
     }
     return true;
+}
+
+static bool shares_one_copy(const struct pen_training_facts *facts,
+                            struct pen_text *why)
+{
+    const char *needs = NULL;
+    if (!facts->has_uneven_shares)
+        return true;
+    if (facts->shape != NULL && facts->shape->num_copies > 1)
+        needs = "a schedule with one copy of the model";
+    else if (facts->is_asynchronous)
+        needs = "a synchronous schedule";
+    else if (facts->has_tied_embeddings && facts->num_parts > 1)
+        needs = "a model whose embeddings are not tied over stages";
+    if (needs == NULL)
+        return true;
+    pen_why(why, "--replica-shares needs %s", needs);
+    return false;
 }
 
 static bool has_an_even_batch(const struct pen_training_facts *facts,
@@ -372,6 +390,7 @@ static const struct {
     {has_enough_positions, NULL},
     {has_whole_microbatches, "make it with --slices 1"},
     {has_even_replicas, NULL},
+    {shares_one_copy, "use --schedule 1f1b, or leave it out"},
     {has_an_even_batch, NULL},
     {replicates_plain_steps, NULL},
     {has_one_replica_per_copy, NULL},

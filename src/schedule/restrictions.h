@@ -38,6 +38,7 @@ struct pen_training_facts {
     const struct pen_shape *shape; /* of the schedule, or NULL: all stages have
                                       as many members; borrowed */
     uint32_t num_logical;          /* logical replicas */
+    bool has_uneven_shares;        /* of them, in the replicas of a pipeline */
     uint64_t micro_batch;          /* sequences, as the next */
     uint64_t global_batch;
 

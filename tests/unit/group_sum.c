@@ -28,6 +28,7 @@ struct trial {
     void *values[MOST_MEMBERS];
     void *expected;
     size_t element;
+    void *(*nodes)[8]; /* of members with several leaves, or NULL */
 };
 
 static void *room(size_t count, size_t element)
@@ -110,6 +111,7 @@ static void go(struct trial *it, struct pen_sum_job job)
     while (left > 0) {
         uint32_t k = pen_random_below(&it->random, it->size);
         job.values = it->values[k];
+        job.nodes = it->nodes == NULL ? NULL : it->nodes[k];
         if (!has_begun[k])
             pen_sum_begin(it->sums[k], &job);
         has_begun[k] = true;
@@ -174,6 +176,98 @@ static void every_ordered_route_has_the_bits_of_the_tree(void **state)
             all_are_equal(&it, job.count);
         }
         close_trial(&it);
+    }
+}
+
+/* Leaves of all members, and what a member has of them: its nodes. */
+struct leaves {
+    uint32_t counts[MOST_MEMBERS];
+    uint32_t firsts[MOST_MEMBERS];
+    uint32_t total;
+    float *values[MOST_MEMBERS * 8]; /* per leaf */
+    void *nodes[MOST_MEMBERS][8];
+};
+
+static void make_leaves(struct pen_random *random, uint32_t size,
+                        struct leaves *out)
+{
+    out->total = 0;
+    for (uint32_t k = 0; k < size; k++) {
+        out->counts[k] = 1 + pen_random_below(random, 7);
+        out->firsts[k] = out->total;
+        out->total += out->counts[k];
+    }
+    for (uint32_t i = 0; i < out->total; i++) {
+        out->values[i] = room(MOST, sizeof(float));
+        for (size_t n = 0; n < MOST; n++)
+            out->values[i][n] =
+                (float)((pen_random_unit(random) - 0.5) *
+                        (double)(1u << pen_random_below(random, 24)));
+    }
+}
+
+static void add_tree(float **values, uint32_t size, size_t count)
+{
+    for (struct pen_tree at = {.size = size}; pen_tree_next(&at);)
+        pen_add_floats(values[at.to], values[at.from], count);
+}
+
+/* Before the nodes are added up, which takes the leaves. */
+static void expect_leaves(struct trial *it, const struct leaves *leaves,
+                          size_t count)
+{
+    float *copies[MOST_MEMBERS * 8];
+    for (uint32_t i = 0; i < leaves->total; i++) {
+        copies[i] = room(MOST, sizeof(float));
+        memcpy(copies[i], leaves->values[i], count * sizeof(float));
+    }
+    add_tree(copies, leaves->total, count);
+    memcpy(it->expected, copies[0], count * sizeof(float));
+    for (uint32_t i = 0; i < leaves->total; i++)
+        free(copies[i]);
+}
+
+static void make_nodes(struct trial *it, struct leaves *leaves, size_t count)
+{
+    for (uint32_t k = 0; k < it->size; k++) {
+        uint32_t first = leaves->firsts[k], end = first + leaves->counts[k];
+        uint32_t number = 0;
+        while (first < end) {
+            uint32_t size = pen_tree_node(first, end);
+            add_tree(leaves->values + first, size, count);
+            leaves->nodes[k][number++] = leaves->values[first];
+            first += size;
+        }
+        assert_int_equal(number, pen_tree_count_nodes(leaves->firsts[k], end));
+        memcpy(it->values[k], leaves->nodes[k][number - 1],
+               count * sizeof(float));
+    }
+}
+
+static void members_with_several_leaves_have_the_bits_of_all(void **state)
+{
+    enum { TRIALS = 200 };
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pen_random random = {seed};
+        struct leaves leaves;
+        uint32_t size = 2 + pen_random_below(&random, MOST_MEMBERS - 1);
+        struct pen_sum_options options = {
+            .route = PEN_SUM_OWNER, .leaves = leaves.counts, .most = MOST};
+        struct pen_sum_job job = {.way = PEN_SUM_BOTH,
+                                  .count = pen_random_below(&random, MOST),
+                                  .owner = pen_random_below(&random, size)};
+        struct trial it;
+        make_leaves(&random, size, &leaves);
+        open_trial(&it, seed, size, options);
+        expect_leaves(&it, &leaves, job.count);
+        make_nodes(&it, &leaves, job.count);
+        it.nodes = leaves.nodes;
+        go(&it, job);
+        all_are_equal(&it, job.count);
+        close_trial(&it);
+        for (uint32_t i = 0; i < leaves.total; i++)
+            free(leaves.values[i]);
     }
 }
 
@@ -415,6 +509,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tree_walks_in_its_order),
         cmocka_unit_test(every_ordered_route_has_the_bits_of_the_tree),
+        cmocka_unit_test(members_with_several_leaves_have_the_bits_of_all),
         cmocka_unit_test(long_shares_take_turns),
         cmocka_unit_test(fast_sums_are_right),
         cmocka_unit_test(the_owner_has_the_sum_between_the_halves),

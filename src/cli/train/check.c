@@ -17,8 +17,10 @@ pen_status pen__train_check_ranks(const struct pen_trainer_options *options,
     if (!pen__train_check_stands_alone(layout, options->transport))
         return pen_trainer_check(options, rank, layout->num_ranks, why);
     pen_status status = PEN_OK;
+    /* Where shares are uneven the schedule is that of the first replica. */
     for (uint32_t i = 0; i < layout->num_ranks && status == PEN_OK; i++)
-        status = pen_trainer_check(options, i, layout->num_ranks, why);
+        if (layout->num_shares == 0 || pen_mesh_replica(&layout->mesh, i) == 0)
+            status = pen_trainer_check(options, i, layout->num_ranks, why);
     return status;
 }
 

@@ -40,6 +40,7 @@ static const char *const free_options[] = {
     "vpp",
     "stage-replicas",
     "stage-layers",
+    "replica-shares",
     "schedule",
     "use-distributed-optimizer",
     "logical-replicas",

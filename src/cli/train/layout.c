@@ -130,11 +130,17 @@ static pen_status find_generator(const char *name,
     return PEN_INVALID;
 }
 
-static uint32_t num_microbatches(const struct pen__train_args *args,
-                                 uint32_t num_replicas)
+/* Of a step, in the replica of this rank. */
+static uint32_t num_microbatches(const struct pen__train_layout *layout,
+                                 const struct pen__train_args *args)
 {
-    return (uint32_t)(args->replica_batch / args->micro_batch_size /
-                      num_replicas);
+    uint64_t count = args->replica_batch / args->micro_batch_size;
+    if (layout->num_shares == 0)
+        return (uint32_t)(count / pen_mesh_num_replicas(&layout->mesh));
+    uint32_t replica = args->rank < layout->num_ranks
+                           ? pen_mesh_replica(&layout->mesh, args->rank)
+                           : 0;
+    return (uint32_t)(count / layout->num_logical * layout->shares[replica]);
 }
 
 static const char *schedule_name(const struct pen__train_args *args)
@@ -145,7 +151,7 @@ static const char *schedule_name(const struct pen__train_args *args)
 /* `batches` is for those whose steps overlap. */
 static pen_status generate_schedule(const struct pen__train_args *args,
                                     const struct pen_plan *plan,
-                                    uint32_t num_replicas, uint32_t batches,
+                                    uint32_t microbatches, uint32_t batches,
                                     struct pen_schedule **out,
                                     struct pen_text *why)
 {
@@ -160,7 +166,7 @@ static pen_status generate_schedule(const struct pen__train_args *args,
     pen_costs_init(&costs);
     struct pen_generator_args wanted = {
         .ranks = (uint32_t)args->pipeline_size,
-        .microbatches = num_microbatches(args, num_replicas),
+        .microbatches = microbatches,
         .batches = batches,
         .chunks = generator->has_chunks ? (uint32_t)args->chunks : 0,
         .slices = 1,
@@ -211,9 +217,9 @@ static pen_status make_schedule(const struct pen__train_layout *layout,
                                 struct pen_text *why)
 {
     struct pen_schedule *made = NULL;
-    pen_status status = generate_schedule(args, layout->plan,
-                                          pen_mesh_num_replicas(&layout->mesh),
-                                          batches, &made, why);
+    pen_status status =
+        generate_schedule(args, layout->plan, num_microbatches(layout, args),
+                          batches, &made, why);
     bool is_clipped = isnan(args->numbers.clip_norm) /* if that can be */ ||
                       args->numbers.clip_norm > 0;
     if (status == PEN_OK && (is_clipped || layout->is_tied))
@@ -229,6 +235,7 @@ static pen_status make_schedule(const struct pen__train_layout *layout,
 
 /* Micro-batches of a pass: what a schedule of them takes stays small. */
 #define MOST_MICROBATCHES ((uint64_t)1 << 16)
+#define MOST_SHARES 4096u
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -248,10 +255,10 @@ static uint64_t until_stop(const struct pen__train_args *args, uint64_t done)
     return smaller(steps, until_multiple(done, args->eval_interval));
 }
 
-static uint64_t most_steps(const struct pen__train_args *args,
-                           uint32_t num_replicas)
+static uint64_t most_steps(const struct pen__train_layout *layout,
+                           const struct pen__train_args *args)
 {
-    uint64_t most = MOST_MICROBATCHES / num_microbatches(args, num_replicas);
+    uint64_t most = MOST_MICROBATCHES / num_microbatches(layout, args);
     return smaller(until_stop(args, 0), most == 0 ? 1 : most);
 }
 
@@ -366,6 +373,15 @@ static pen_status check_cures(const struct pen__train_layout *layout,
 
 /* ---- the split ---- */
 
+/* All replicas cut the layers alike, whatever their shares. */
+static uint32_t mean_microbatches(const struct pen__train_layout *layout,
+                                  const struct pen__train_args *args)
+{
+    uint64_t count = args->replica_batch / args->micro_batch_size;
+    uint64_t mean = count / layout->num_shares;
+    return mean == 0 ? 1 : (uint32_t)mean;
+}
+
 static pen_status split_layers(struct pen__train_layout *layout,
                                const struct pen__train_args *args,
                                const struct pen_compute *compute,
@@ -379,7 +395,9 @@ static pen_status split_layers(struct pen__train_layout *layout,
     if (layout->plan == NULL) {
         pen_status status = pen_compute_cut(
             compute, (enum pen_recompute)args->recompute,
-            shape->num_microbatches, layout->parts, num_parts, why);
+            layout->num_shares == 0 ? shape->num_microbatches
+                                    : mean_microbatches(layout, args),
+            layout->parts, num_parts, why);
         if (status == PEN_OK)
             status = pen__train_set_layers(args, layout->parts, num_parts,
                                            compute->images != NULL
@@ -459,8 +477,13 @@ static void predict(struct pen__train_layout *layout,
         if (layout->is_asynchronous)
             layout->predicted_sec /= (double)layout->most_steps;
     }
-    if (compute->profile == NULL && sleep_ns == 0) {
-        layout->predicted_sec = (double)NAN; /* of no real machine */
+    bool is_uneven = layout->num_shares > 0; /* and so are the machines */
+    bool is_known = compute->profile != NULL || sleep_ns > 0;
+    if (!is_known || is_uneven)
+        layout->predicted_sec = (double)NAN;
+    if (is_uneven)
+        layout->predicted_bubble = (double)NAN;
+    if (!is_known) { /* of no real machine */
         if (layout->has_costs)
             pen_costs_release(&layout->costs);
         layout->has_costs = false;
@@ -483,6 +506,48 @@ static pen_status check_ranks(const struct pen__train_args *args,
     return PEN_INVALID;
 }
 
+/*
+ * Logical replicas are dealt out in proportion. Where those of the run are no
+ * multiple of the shares, there are as many as shares.
+ */
+static pen_status take_shares(struct pen__train_layout *layout,
+                              const struct pen__train_args *args,
+                              struct pen_text *why)
+{
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    const char *text = args->replica_shares;
+    uint32_t num_replicas = pen_mesh_num_replicas(&layout->mesh);
+    uint64_t total = 0;
+    if (text == NULL)
+        return PEN_OK;
+    pen_status status = pen_replicas_parse(text, strlen(text), layout->shares,
+                                           &layout->num_shares, &reason);
+    pen_text_release(&reason);
+    for (uint32_t i = 0; i < layout->num_shares; i++)
+        total += layout->shares[i];
+    if (status != PEN_OK || total > MOST_SHARES) {
+        pen_why(why,
+                "--replica-shares %s: expected 2 to %u whole numbers with "
+                "commas between them, as 3,1, whose sum is at most %u",
+                text, PEN_MAX_REPLICATED, MOST_SHARES);
+        return PEN_INVALID;
+    }
+    if (layout->num_shares != num_replicas) {
+        pen_why(why,
+                "--replica-shares %s has %u shares, but there are %u replicas "
+                "of the pipeline; give one for each",
+                text, layout->num_shares, num_replicas);
+        return PEN_INVALID;
+    }
+    bool is_multiple =
+        args->logical_replicas > 0 && args->logical_replicas % total == 0;
+    layout->num_logical =
+        (uint32_t)(is_multiple ? args->logical_replicas : total);
+    for (uint32_t i = 0; i < layout->num_shares; i++)
+        layout->shares[i] *= layout->num_logical / (uint32_t)total;
+    return PEN_OK;
+}
+
 static pen_status check_batch(const struct pen__train_args *args,
                               uint32_t num_replicas, struct pen_text *why)
 {
@@ -491,10 +556,11 @@ static pen_status check_batch(const struct pen__train_args *args,
         return PEN_OK;
     pen_why(why,
             "--global-batch-size %" PRIu64 " is not a multiple of "
-            "--micro-batch-size %" PRIu64 " times %" PRIu64
-            " replicas of the pipeline",
+            "--micro-batch-size %" PRIu64 " times %" PRIu64 " %s",
             args->global_batch_size, args->micro_batch_size,
-            num_replicas * (args->global_batch_size / args->replica_batch));
+            num_replicas * (args->global_batch_size / args->replica_batch),
+            args->replica_shares == NULL ? "replicas of the pipeline"
+                                         : "logical replicas");
     return PEN_INVALID;
 }
 
@@ -521,7 +587,11 @@ static pen_status make(struct pen__train_layout *layout,
                       (uint32_t)args->pipeline_size, layout->num_ranks);
     uint32_t num_replicas = pen_mesh_num_replicas(&layout->mesh);
     if (status == PEN_OK)
-        status = check_batch(args, num_replicas, why);
+        status = take_shares(layout, args, why);
+    if (status == PEN_OK)
+        status = check_batch(
+            args, layout->num_shares == 0 ? num_replicas : layout->num_logical,
+            why);
     if (status == PEN_OK)
         status = pen_compute_check(compute, (enum pen_recompute)args->recompute,
                                    why);
@@ -532,9 +602,8 @@ static pen_status make(struct pen__train_layout *layout,
                       compute->model->has_tied_embeddings &&
                       args->pipeline_size > 1;
     shared.modules = args->modules;
-    status =
-        make_schedule(layout, args, (uint32_t)most_steps(args, num_replicas),
-                      &layout->schedule, why);
+    status = make_schedule(layout, args, (uint32_t)most_steps(layout, args),
+                           &layout->schedule, why);
     if (status == PEN_OK) {
         note_kind(layout);
         status = check_cures(layout, args, why);
@@ -591,12 +660,6 @@ static pen_status check_stage_options(const struct pen__train_args *args,
     return PEN_INVALID;
 }
 
-/* Else images are trained by one rank, which needs no schedule. */
-static bool has_stages(const struct pen__train_args *args)
-{
-    return args->pipeline_size > 1 || args->stage_layers != NULL;
-}
-
 /* Plans, profiles and recomputation are about text. */
 static pen_status check_images(const struct pen__train_args *args,
                                struct pen_text *why)
@@ -608,7 +671,7 @@ static pen_status check_images(const struct pen__train_args *args,
         option = "recompute-granularity";
     else if (args->plan != NULL)
         option = "plan";
-    else if (args->profile != NULL && has_stages(args))
+    else if (args->profile != NULL && pen__train_has_stages(args))
         option = "profile";
     if (option == NULL)
         return PEN_OK;
@@ -632,7 +695,7 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         status = check_images(args, why);
     if (status != PEN_OK)
         return status;
-    if (model->decoder == NULL && !has_stages(args)) {
+    if (model->decoder == NULL && !pen__train_has_stages(args)) {
         choose_clipping(layout, args);
         status = check_cures(layout, args, why);
         return status == PEN_OK ? check_sleep(layout, args, why) : status;
@@ -681,6 +744,7 @@ struct pen_trainer_options pen__train_layout_options(
         .order = (enum pen_mesh_order)args->mapping,
         .num_ranks = layout->num_ranks,
         .logical_replicas = (uint32_t)args->logical_replicas,
+        .replica_shares = layout->num_shares > 0 ? layout->shares : NULL,
         .logical_tensor = (uint32_t)args->logical_tensor,
         .is_sharded = args->is_sharded,
         .has_fast_sums = args->has_fast_sums,
@@ -703,6 +767,8 @@ uint64_t pen__train_layout_replicas(const struct pen__train_layout *layout,
 {
     if (layout->schedule == NULL)
         return kept;
+    if (layout->num_shares > 0)
+        return layout->num_logical;
     uint64_t members = pen__train_layout_members(layout);
     uint64_t share = kept / members;
     bool is_whole = share > 0 && kept % members == 0;

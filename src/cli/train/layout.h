@@ -14,12 +14,15 @@ struct pen__train_layout {
     struct pen_plan *plan;         /* NULL: the options alone decide */
     struct pen_schedule *schedule; /* lowered */
     struct pen_layer_range *parts;
-    uint32_t num_ranks;      /* of all pipelines */
-    struct pen_mesh mesh;    /* of them, where there is a schedule */
-    bool has_costs;          /* as below */
-    struct pen_costs costs;  /* of the schedule, as predicted */
-    double predicted_bubble; /* NaN: not known */
-    double predicted_sec;    /* of a step, with a profile; else NaN */
+    uint32_t num_ranks;   /* of all pipelines */
+    struct pen_mesh mesh; /* of them, where there is a schedule */
+    uint32_t num_shares;  /* of --replica-shares; 0: not given */
+    uint32_t shares[PEN_MAX_REPLICATED]; /* logical replicas of each replica */
+    uint32_t num_logical;                /* of all of them */
+    bool has_costs;                      /* as below */
+    struct pen_costs costs;              /* of the schedule, as predicted */
+    double predicted_bubble;             /* NaN: not known */
+    double predicted_sec; /* of a step, with a profile; else NaN */
 
     /* Where steps overlap: a pass has several, and then the pipeline drains. */
     bool is_asynchronous;
@@ -34,6 +37,9 @@ struct pen__train_layout {
 };
 
 /*
+ * The schedule is that of the replica of args->rank, whose micro-batches are
+ * others than those of the next one where shares are uneven.
+ *
  * A plan sets options in args, and so does the schedule where --clip-grad is
  * not given; with --check a plan may also be for more ranks than the one that
  * there is, and with --move for fewer. On success release it.

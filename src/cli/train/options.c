@@ -126,6 +126,9 @@ static const struct pen__field fields[] = {
     TEXT("stage-layers", "N,N", stage_layers,
          "layers of each stage, embedding and head included; as even as they "
          "can be when not given"),
+    TEXT("replica-shares", "N,N", replica_shares,
+         "share of the batch of each replica of the pipeline, for machines of "
+         "uneven speed, as 3,1; equal shares when not given"),
     COUNT("vpp", chunks, 1, PEN_MAX_STAGES,
           "stages per rank, if the schedule allows a choice"),
     COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,
@@ -496,8 +499,10 @@ static void place_run(struct pen__train_args *args)
     if (args->run == NULL)
         return;
     pen_text_add(&args->run_log, "%s/log.jsonl", args->run);
-    pen_text_add(&args->run_trace, "%s/trace", args->run);
     args->log = pen_text_string(&args->run_log);
+    if (args->replica_shares != NULL) /* several schedules have no trace */
+        return;
+    pen_text_add(&args->run_trace, "%s/trace", args->run);
     args->trace = pen_text_string(&args->run_trace);
 }
 

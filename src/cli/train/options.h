@@ -42,6 +42,8 @@ struct pen__train_args {
     uint32_t replicas[PEN_MAX_REPLICATED]; /* ranks of each stage */
     uint32_t num_replicated;               /* 0: not given */
     const char *stage_layers;              /* NULL: as even as they can be */
+    const char *replica_shares;            /* NULL: all alike */
+    uint32_t rank;                         /* of this process in the job */
     const char *pipeline;                  /* name or file of the schedule */
     struct pen_cures cures;                /* of its delays */
     bool is_sharded;                       /* the optimizer, over replicas */

@@ -116,6 +116,45 @@ static pen_status check_pieces(const struct pen__training *training,
     return PEN_INVALID;
 }
 
+/* Uneven shares need a schedule for each replica, and sums in a fixed order. */
+static pen_status check_shares(const struct pen__training *training,
+                               bool is_open, struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    uint32_t num_logical = training->layout.num_logical;
+    const char *other = NULL;
+    if (args->replica_shares == NULL)
+        return PEN_OK;
+    if (args->plan != NULL)
+        other = "plan";
+    else if (args->moves.count > 0)
+        other = "move";
+    else if (args->trace != NULL)
+        other = "trace";
+    else if (args->has_fast_sums)
+        other = "fast-sums";
+    else if (args->has_sparse_sums)
+        other = "sparse-embedding";
+    if (other != NULL)
+        pen_why(why,
+                "--replica-shares and --%s exclude each other; drop one of "
+                "them",
+                other);
+    else if (training->replicas.has_method)
+        pen_why(why,
+                "--replica-shares needs replicas that sum gradients at every "
+                "step, not --sync %s. Drop one of them",
+                args->sync);
+    else if (!is_open && args->logical_replicas != num_logical)
+        pen_why(why,
+                "--logical-replicas %" PRIu64
+                " is not a multiple of the %u shares of --replica-shares %s",
+                args->logical_replicas, num_logical, args->replica_shares);
+    else
+        return PEN_OK;
+    return PEN_INVALID;
+}
+
 /* Muon steps whole matrices of text models, and all replicas alike. */
 static pen_status check_muon(const struct pen__training *training,
                              struct pen_text *why)
@@ -175,6 +214,7 @@ static pen_status make_layout(struct pen__training *training,
         training->args.logical_replicas = kept;
     take_pieces(training);
     uint32_t num_ranks = pen_transport_size(training->transport);
+    training->args.rank = pen_transport_rank(training->transport);
     pen_status status = pen__train_moves_read(&training->moves, &training->args,
                                               steps_before(training), why);
     if (status == PEN_OK)
@@ -195,7 +235,10 @@ static pen_status make_layout(struct pen__training *training,
         status = check_pieces(training, why);
     if (status == PEN_OK)
         status = check_muon(training, why);
-    if (status == PEN_OK && kept != 0 && is_open)
+    if (status == PEN_OK)
+        status = check_shares(training, is_open, why);
+    bool has_shares = training->args.replica_shares != NULL;
+    if (status == PEN_OK && is_open && (kept != 0 || has_shares))
         training->args.logical_replicas =
             pen__train_layout_replicas(&training->layout, kept);
     if (status == PEN_OK)

@@ -30,6 +30,7 @@ bool pen__recall_is_layout(const char *name)
                                          "vpp",
                                          "stage-replicas",
                                          "stage-layers",
+                                         "replica-shares",
                                          "recompute-stages",
                                          "schedule",
                                          "plan",

@@ -1,6 +1,7 @@
 #include "cli/train/replicas.h"
 
 #include "base/log.h"
+#include "cli/train/sizes.h"
 #include "core/mesh.h"
 #include "sync/islands.h"
 
@@ -14,7 +15,7 @@ static bool has_method(const struct pen_sync_choice *choice,
     return (choice->method->is & PEN_SYNC_IS_NATIVE) == 0 ||
            choice->compressor != NULL ||
            (model->images != NULL && num_ranks > 1 &&
-            args->pipeline_size == 1 && choice->method->create != NULL);
+            !pen__train_has_stages(args) && choice->method->create != NULL);
 }
 
 static pen_status check_images(const struct pen__train_replicas *replicas,
@@ -23,12 +24,12 @@ static pen_status check_images(const struct pen__train_replicas *replicas,
                                struct pen_text *why)
 {
     if (model->images == NULL || !replicas->has_method ||
-        args->pipeline_size == 1)
+        !pen__train_has_stages(args))
         return PEN_OK;
     pen_why(why,
             "--sync %s trains an image model in one process per replica; leave "
-            "out --pipeline-model-parallel-size and --stage-replicas, or "
-            "--sync",
+            "out --pipeline-model-parallel-size, --stage-replicas, "
+            "--stage-layers and --replica-shares, or --sync",
             args->sync);
     return PEN_INVALID;
 }

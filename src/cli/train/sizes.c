@@ -123,6 +123,12 @@ pen_status pen__train_take_sizes(struct pen__train_args *args,
 
 /* ---- layers of each stage ---- */
 
+bool pen__train_has_stages(const struct pen__train_args *args)
+{
+    return args->pipeline_size > 1 || args->stage_layers != NULL ||
+           args->replica_shares != NULL;
+}
+
 /* The next number of a list with commas; false where there is none. */
 static bool read_layers(const char **at, uint32_t *out)
 {

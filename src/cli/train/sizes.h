@@ -17,6 +17,12 @@ pen_status pen__train_take_sizes(struct pen__train_args *args,
                                  uint32_t *num_ranks, struct pen_text *why);
 
 /*
+ * Whether the line speaks of stages, or of shares. Without them an image model
+ * is trained by one rank, which needs no schedule.
+ */
+bool pen__train_has_stages(const struct pen__train_args *args);
+
+/*
  * Cuts the layers of the stages as --stage-layers says, if given. There must be
  * a number for each stage, and all layers of the model in a stage.
  */

@@ -49,7 +49,10 @@ pen__train_threads(const struct pen__train_args *args,
 static void print_layout(const struct pen__train_layout *layout,
                          unsigned modules, struct pen_text *text)
 {
-    pen_schedule_print(layout->schedule, text);
+    if (layout->num_shares == 0)
+        pen_schedule_print(layout->schedule, text);
+    for (uint32_t i = 0; i < layout->num_shares; i++) /* a schedule for each */
+        pen_text_add(text, "%u\n", layout->shares[i]);
     for (uint32_t i = 0; i < pen_shape_parts(&layout->schedule->shape); i++)
         pen_text_add(text, "%u %u %u\n", layout->parts[i].first,
                      layout->parts[i].count,

@@ -186,7 +186,8 @@ static void set_layout(struct pen__train_watch *watch,
         !isnan(layout->predicted_sec) && layout->predicted_sec > 0;
     if (layout->schedule != NULL)
         pen_board_set_row(watch->board, find_place(layout, rank).row);
-    pen_watchdog_set_schedule(watch->watchdog, layout->schedule);
+    if (layout->num_shares == 0) /* else ranks have several schedules */
+        pen_watchdog_set_schedule(watch->watchdog, layout->schedule);
     pen_watchdog_expect(watch->watchdog,
                         watch->has_prediction
                             ? layout->predicted_sec * layout->overlapping_steps
