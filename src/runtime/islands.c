@@ -184,33 +184,58 @@ static void share_fragments(struct pen_sync *sync)
 
 /* ---- memory ---- */
 
+/* Contributions on rank 0: of all islands, of the trainer, and for the ring. */
+static size_t given_bytes(const struct pen_sync *sync)
+{
+    return (sync->island->count + 2) * pen_islands_most(sync->rounds);
+}
+
+/* What is there for a while: what is kept, and on rank 0 later the next state,
+ * or a contribution that is put together. */
+static size_t passing_bytes(const struct pen_sync *sync)
+{
+    size_t most = pen__island_kept_bytes(&sync->kept);
+    if (sync->rounds == NULL)
+        return most;
+    size_t state = pen_islands_state(sync->rounds) * sizeof(float);
+    size_t given = pen_islands_most(sync->rounds);
+    most = most > state ? most : state;
+    return most > given ? most : given;
+}
+
 /*
- * On rank 0 there are, beside theta as it was at first and the sum: states, of
- * the ring and for the trainer; contributions, of all islands, of the trainer,
- * for the ring, and one that is put together. A state is made where nothing
- * is kept.
+ * On rank 0 there are, beside theta as it was at first, the sum of the ring and
+ * the compressor of the trainer: states, of the ring and for the trainer; and
+ * contributions.
  */
-static size_t ring_bytes(const struct pen_sync *sync, size_t *passing)
+static size_t ring_bytes(const struct pen_sync *sync)
 {
     size_t whole = sync->ranks.num_whole * sizeof(float);
     size_t state = pen_islands_state(sync->rounds) * sizeof(float);
     size_t shared = pen_islands_shared(sync->rounds) * sizeof(float);
-    size_t given = pen_islands_most(sync->rounds);
-    if (*passing < state)
-        *passing = state;
-    return 2 * state + shared + (sync->island->count + 3) * given + whole +
-           2 * pen_islands_bytes(sync->rounds) - whole;
+    return 2 * state + shared + given_bytes(sync) + whole +
+           pen_islands_bytes(sync->rounds);
 }
 
 static size_t bytes(const struct pen_sync *sync)
 {
     size_t vectors = 2 + sync->rules->num_own + (sync->waiting != NULL);
-    size_t passing = pen__island_kept_bytes(&sync->kept);
     size_t own = vectors * sync->setting->count * sizeof(float) +
                  pen__island_ranks_bytes(&sync->ranks);
     if (sync->rounds != NULL)
-        own += ring_bytes(sync, &passing);
-    return own + passing;
+        own += ring_bytes(sync);
+    return own + passing_bytes(sync);
+}
+
+/* What passes, and what comes with the first rounds. */
+static size_t coming(const struct pen_sync *sync)
+{
+    size_t coming = passing_bytes(sync);
+    if (sync->rounds == NULL)
+        return coming;
+    if (sync->turn.round == 1)
+        coming += 2 * pen_islands_state(sync->rounds) * sizeof(float);
+    return coming + given_bytes(sync) + pen_islands_bytes(sync->rounds);
 }
 
 /* ---- turns ---- */
@@ -495,6 +520,7 @@ struct pen_sync_method pen__island_method(const struct pen_sync_method *of)
         .cost = of->cost,
         .free = release,
         .bytes = bytes,
+        .coming = coming,
         .local_step = of->islands->local_step != NULL ? local_step : NULL,
         .after_step = after_step,
         .states = states,

@@ -410,6 +410,12 @@ size_t pen_replicas_bytes(const struct pen_replicas *replicas)
     return bytes;
 }
 
+size_t pen_replicas_coming_bytes(const struct pen_replicas *replicas)
+{
+    const struct pen_sync_method *method = replicas->choice.method;
+    return method->coming == NULL ? 0 : method->coming(replicas->sync);
+}
+
 void pen_replicas_sent(const struct pen_replicas *replicas, uint64_t *bytes,
                        uint64_t *messages)
 {

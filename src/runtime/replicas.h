@@ -57,6 +57,8 @@ const struct pen_sync_choice *
 pen_replicas_choice(const struct pen_replicas *replicas);
 
 size_t pen_replicas_bytes(const struct pen_replicas *replicas);
+/* Of these, those that are not there before the first step. */
+size_t pen_replicas_coming_bytes(const struct pen_replicas *replicas);
 
 /* What this rank has sent to its peers so far. */
 void pen_replicas_sent(const struct pen_replicas *replicas, uint64_t *bytes,

@@ -93,9 +93,9 @@ static void add_stage(const struct pen_stage *stage,
 }
 
 /*
- * All that stays is resident already: what of it is not accounted for is the
- * program with its libraries. A step packs operands while there is no tensor
- * of a checkpoint, and the other way round.
+ * All that stays is resident already, but for what islands bring: what of it is
+ * not accounted for is the program with its libraries. A step packs operands
+ * while there is no tensor of a checkpoint, and the other way round.
  */
 void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
                                 size_t passing, struct pen_trainer_memory *out)
@@ -118,8 +118,11 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
         memory.parameters += pen_sum_bytes(trainer->ahead.sum);
     if (trainer->exchange != NULL)
         memory.exchange = pen_exchange_bytes(trainer->exchange);
-    if (trainer->replicas != NULL)
+    size_t coming = 0;
+    if (trainer->replicas != NULL) {
         memory.exchange += pen_replicas_bytes(trainer->replicas);
+        coming = pen_replicas_coming_bytes(trainer->replicas);
+    }
     memory.snapshot = kept;
     if (passing > 0) {
         memory.passing = larger(memory.passing, passing);
@@ -128,7 +131,7 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
     size_t resident = pen_memory_settled();
     size_t known =
         memory.parameters + memory.activations + memory.exchange + kept;
-    memory.program = resident > known ? resident - known : 0;
+    memory.program = resident + coming > known ? resident + coming - known : 0;
     memory.loading = pen_memory_peak();
     memory.total = known + memory.program + memory.passing;
     if (!pen_memory_forget_peak())

@@ -168,6 +168,8 @@ struct pen_sync_method {
     size_t (*bytes)(const struct pen_sync *sync);
 
     /* May be NULL, all of them. */
+    size_t (*coming)(const struct pen_sync *sync); /* of bytes(): not yet there,
+                                                      before the first step */
     void (*before_step)(struct pen_sync *sync, const struct pen_sync_step *at);
     void (*local_step)(struct pen_sync *sync, const struct pen_sync_step *at);
     void (*after_step)(struct pen_sync *sync, const struct pen_sync_step *at);

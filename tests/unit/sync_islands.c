@@ -260,6 +260,60 @@ static void others_are_refused_with_what_there_is(void **state)
     expect_refusal(&choice, false, "penstock ring coordinate");
 }
 
+/* What is not refused gives two rounds, and the next states of them. */
+static void run_two_rounds(struct model *model, bool is_folding)
+{
+    make_model(model, is_folding);
+    float *found = calloc(pen_islands_state(model->islands) + 1, sizeof *found);
+    assert_non_null(found);
+    for (uint64_t round = 1; round <= 2; round++) {
+        struct pen_islands_contribution given[] = {
+            contribution(model, 0, round, 640),
+            contribution(model, 1, round, 320)};
+        assert_int_equal(
+            pen_islands_take(model->islands, round, given, 2, found), PEN_OK);
+        drop(given, 2);
+    }
+    free(found);
+    pen_islands_free(model->islands);
+}
+
+/* With a compressor (NULL: none) under a method. Whether islands have it. */
+static bool try_combination(const char *method, const char *compress,
+                            bool is_folding)
+{
+    struct model model;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    pen_status status =
+        pen_sync_choose(method, 0, NULL, 0, compress, &model.choice, &why);
+    if (status == PEN_OK)
+        status = pen_islands_check(&model.choice, is_folding, &why);
+    if (status == PEN_OK)
+        run_two_rounds(&model, is_folding);
+    else
+        assert_true(status == PEN_INVALID && why.length > 20);
+    pen_text_release(&why);
+    return status == PEN_OK;
+}
+
+static void every_combination_runs_or_says_why(void **state)
+{
+    (void)state;
+    size_t ran = 0, refused = 0;
+    for (size_t i = 0; i < pen_sync_num_methods(); i++)
+        for (size_t k = 0; k <= pen_sync_num_compressors(); k++)
+            for (int is_folding = 0; is_folding < 2; is_folding++) {
+                const char *compress =
+                    k == 0 ? NULL : pen_sync_compressor_at(k - 1)->name;
+                bool runs = try_combination(pen_sync_method_at(i)->name,
+                                            compress, is_folding);
+                ran += runs;
+                refused += !runs;
+            }
+    print_message("%zu combinations run, %zu are refused\n", ran, refused);
+    assert_true(ran > 30 && refused > ran);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +323,7 @@ int main(void)
         cmocka_unit_test(fragments_take_turns_over_all_weights),
         cmocka_unit_test(folded_weights_are_changes),
         cmocka_unit_test(what_is_no_contribution_is_refused),
-        cmocka_unit_test(others_are_refused_with_what_there_is)};
+        cmocka_unit_test(others_are_refused_with_what_there_is),
+        cmocka_unit_test(every_combination_runs_or_says_why)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

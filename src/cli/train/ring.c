@@ -10,9 +10,12 @@
 #include "runtime/transport.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#define APART_BYTES (64 << 10) /* blocks that have pages of their own */
 
 /* ---- which island this is ---- */
 
@@ -160,11 +163,23 @@ static pen_status make_config(struct pen__train_ring *ring,
 
 /* ---- for the island ---- */
 
+/*
+ * Contributions come and go while steps compute. Where they have pages of their
+ * own, memory is what is in use, not the holes between; steps allocate nothing.
+ */
+static void keep_blocks_apart(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    (void)mallopt(M_MMAP_THRESHOLD, APART_BYTES);
+#endif
+}
+
 static pen_status open_ring(void *context,
                             const struct pen_islands_model *model,
                             const float *theta, struct pen_text *why)
 {
     struct pen__train_ring *ring = context;
+    keep_blocks_apart();
     return pen__ring_member_create(&ring->options, model, theta, &ring->member,
                                    why);
 }

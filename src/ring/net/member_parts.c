@@ -178,9 +178,9 @@ static bool join(struct pen__held *held, const struct pen_ring_part *part)
             memcpy(all.bytes + all.length, held->fragments[i].bytes,
                    held->fragments[i].length);
         all.length += held->fragments[i].length;
+        pen__bytes_free(&held->fragments[i]);
     }
     drop_fragments(held);
-    pen__bytes_free(&held->all);
     held->all = all;
     return all.bytes != NULL &&
            pen__bytes_hash(all.bytes, all.length, &held->hash) == PEN_OK &&
@@ -193,8 +193,10 @@ bool pen__member_hold(struct pen_ring_member *member, uint32_t from)
     struct pen__held *held = &member->held[from];
     const struct pen_ring_part *part = &member->island.kept.parts[from];
     uint32_t index = in->message.fragment;
-    if (pen_ring_count(part->fragments) == 1)
+    if (pen_ring_count(part->fragments) == 1) {
         drop_fragments(held);
+        pen__bytes_free(&held->all); /* of a round that is over */
+    }
     pen__bytes_free(&held->fragments[index]);
     held->fragments[index] = in->bytes;
     in->bytes = (struct pen_ring_bytes){NULL, 0};
