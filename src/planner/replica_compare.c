@@ -53,7 +53,7 @@ static pen_status add_row(struct pen_replica_comparison *comparison,
     struct pen_replica_time *time = &comparison->rows[comparison->count++].time;
     pen_replica_predict(&comparison->setting, &choice, time);
     if (wish->failures != NULL)
-        pen_replica_fail(wish->failures, time);
+        pen_replica_fail(&comparison->setting, wish->failures, time);
     return PEN_OK;
 }
 

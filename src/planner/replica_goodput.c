@@ -81,17 +81,17 @@ static double goodput_of_islands(const struct pen_replica_failures *failures,
     return pen_goodput_simulate(job, failures->seed, EFFORT).share;
 }
 
-void pen_replica_fail(const struct pen_replica_failures *failures,
+void pen_replica_fail(const struct pen_replica_setting *setting,
+                      const struct pen_replica_failures *failures,
                       struct pen_replica_time *time)
 {
     struct pen_goodput_job job = failures->job;
+    bool is_ring = runs_between_islands(failures, &time->choice);
+    if (is_ring)
+        pen_replica_use_ring(setting, failures->islands, time);
     job.step_sec = time->step_sec;
     job.step_low_sec = job.step_high_sec = 0;
     job.islands = 0;
-    if (runs_between_islands(failures, &time->choice)) {
-        time->islands = failures->islands;
-        time->goodput = goodput_of_islands(failures, &time->choice, &job);
-    } else {
-        time->goodput = goodput_of_job(failures, &job);
-    }
+    time->goodput = is_ring ? goodput_of_islands(failures, &time->choice, &job)
+                            : goodput_of_job(failures, &job);
 }

@@ -31,8 +31,10 @@ void pen_replica_failures_init(const struct pen_replica_setting *setting,
                                double mtbf_sec, uint32_t islands,
                                struct pen_replica_failures *out);
 
-/* Sets the islands and the goodput of a choice that was predicted. */
-void pen_replica_fail(const struct pen_replica_failures *failures,
+/* Sets the goodput of a choice that was predicted, which is predicted again
+ * where it runs between islands. */
+void pen_replica_fail(const struct pen_replica_setting *setting,
+                      const struct pen_replica_failures *failures,
                       struct pen_replica_time *time);
 
 #endif

@@ -96,6 +96,14 @@ void pen_replica_predict(const struct pen_replica_setting *setting,
                          const struct pen_sync_choice *choice,
                          struct pen_replica_time *out);
 
+/*
+ * The same between `islands` of a ring, in place: each island sends all of what
+ * it gives to each of the others, and a round has five ways to the coordinator
+ * and back. What replicas of one island send to each other is not in it.
+ */
+void pen_replica_use_ring(const struct pen_replica_setting *setting,
+                          uint32_t islands, struct pen_replica_time *time);
+
 /* ---- what is between replicas ---- */
 
 /* Owned by the caller; free `at`. */

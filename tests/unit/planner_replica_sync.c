@@ -469,6 +469,7 @@ static void a_failure_stops_one_island(void **state)
     const struct pen_replica_time *job = &find(all, "sgp")->time;
     assert_int_equal(islands->islands, 8);
     assert_int_equal(job->islands, 0);
+    expect_close(7 * 4e6, islands->cost.bytes, "all of it, to each other one");
     double stopped = 600.0 / 1800 / 8;
     assert_true(islands->goodput < 1 - 0.8 * stopped);
     assert_true(islands->goodput > 1 - 2 * (stopped + 7 * stopped * 5 / 25));
