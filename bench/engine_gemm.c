@@ -206,8 +206,8 @@ static void ours_init(struct ours *ours, struct pen_engine *engine, size_t rows,
                       size_t inputs, size_t outputs)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    struct pen_parameter_shape shape = {PEN_PARAMETER_DENSE, outputs, inputs, 0,
-                                        false};
+    struct pen_parameter_shape shape = {
+        .use = PEN_PARAMETER_DENSE, .rows = outputs, .columns = inputs};
     size_t unit = pen_precision_bytes(engine->dtype);
     ours->engine = engine;
     ours->linear = (struct pen_linear){.rows = rows};

@@ -66,7 +66,8 @@ static struct pen_parameter *parameter(struct tail *tail,
                                        size_t columns)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    struct pen_parameter_shape shape = {use, rows, columns, 2, false};
+    struct pen_parameter_shape shape = {
+        .use = use, .rows = rows, .columns = columns, .moments = 2};
     struct pen_parameter *made = NULL;
     stop_unless(tail->ops->parameter_create(tail->engine, &shape, &why,
                                             &made) == PEN_OK,

@@ -90,6 +90,7 @@ struct pen_parameter_shape {
     size_t columns;
     int moments;        /* kept for the optimizer: 0, 1 (SGD), 2 (AdamW) */
     bool is_value_only; /* no gradient either: somebody else trains it */
+    bool has_no_room;   /* its gradient gets memory by gradient_place() */
 };
 
 enum pen_parameter_part {
@@ -394,6 +395,16 @@ struct pen_engine_ops {
 
     void (*gradient_clear)(struct pen_engine *engine,
                            struct pen_parameter *parameter);
+
+    /*
+     * Memory for a gradient that was made without: `at`, in the engine's
+     * memory, where it stays the caller's and other gradients may lie, too; or
+     * NULL for memory of its own. Once, and not for the step. Gradients in the
+     * same memory take turns: each is cleared before it is written.
+     */
+    pen_status (*gradient_place)(struct pen_engine *engine,
+                                 struct pen_parameter *parameter, void *at,
+                                 struct pen_text *why);
 
     /*
      * A second gradient, zero at first, for a parameter that is trained. A swap

@@ -85,8 +85,8 @@ static void fill(void *bytes, size_t size)
 static pen_status product_init(struct product *product, struct pen_text *why)
 {
     struct pen_engine *engine = product->engine;
-    const struct pen_parameter_shape shape = {PEN_PARAMETER_DENSE, WIDTH, WIDTH,
-                                              0, false};
+    const struct pen_parameter_shape shape = {
+        .use = PEN_PARAMETER_DENSE, .rows = WIDTH, .columns = WIDTH};
     size_t bytes =
         product->linear.rows * WIDTH * pen_precision_bytes(engine->dtype);
     size_t plain_bytes = sizeof(float) * WIDTH * WIDTH;

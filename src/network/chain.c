@@ -49,7 +49,9 @@ pen_status pen__network_add(struct pen_network *network,
                                         .rows = added->rows,
                                         .columns = added->columns,
                                         .moments = network->options.moments,
-                                        .is_value_only = added->is_value_only};
+                                        .is_value_only = added->is_value_only,
+                                        .has_no_room =
+                                            network->options.has_no_room};
     if (added->is_value_only)
         shape.moments = 0;
     added->layer = network->building;
@@ -184,6 +186,13 @@ void pen_network_set_progress(struct pen_network *network,
     network->progress_context = context;
 }
 
+void pen_network_set_entrance(struct pen_network *network,
+                              pen_network_progress *entrance, void *context)
+{
+    network->entrance = entrance;
+    network->entrance_context = context;
+}
+
 void pen_network_set_observer(struct pen_network *network,
                               pen_network_observer *observer, void *context)
 {
@@ -249,6 +258,13 @@ static void report_progress(const struct pen_network *network, uint32_t k)
 {
     if (network->progress != NULL)
         network->progress(network->progress_context,
+                          network->options.first_layer + k);
+}
+
+static void announce(const struct pen_network *network, uint32_t k)
+{
+    if (network->entrance != NULL)
+        network->entrance(network->entrance_context,
                           network->options.first_layer + k);
 }
 
@@ -404,6 +420,7 @@ void pen_network_backward_weight(struct pen_network *network,
         pass.hold = pen__at(hold, places->hold);
         pass.stash = places->is_recomputed ? pen__at(hold, places->again)
                                            : pen__at(stash, places->stash);
+        announce(network, k);
         network->layers[k]->ops->backward_weight(network->layers[k], &pass,
                                                  input_of(network, k, stash),
                                                  pen__at(hold, places->dy));
@@ -427,6 +444,7 @@ void pen_network_backward(struct pen_network *network,
         struct pen__layer *layer = network->layers[k];
         layer->ops->backward_input(layer, &pass, x, dy, in);
         show_gradient(network, k, in);
+        announce(network, k);
         layer->ops->backward_weight(layer, &pass, x, dy);
         dy = in;
         report_progress(network, k);

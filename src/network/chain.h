@@ -46,6 +46,8 @@ struct pen_network {
 
     pen_network_progress *progress;
     void *progress_context;
+    pen_network_progress *entrance;
+    void *entrance_context;
     pen_network_observer *observer;
     void *observer_context;
 };

@@ -307,9 +307,12 @@ static pen_status add_words(struct embedding *embedding,
                            &part, 1, &table->tokens, why);
     network->is_adding_values = false;
     network->adding_piece = 0;
-    if (status == PEN_OK)
-        network->parameters[network->num_parameters - 1].has_sparse_gradient =
-            !is_tied;
+    if (status == PEN_OK) {
+        struct pen_network_parameter *added =
+            &network->parameters[network->num_parameters - 1];
+        added->has_sparse_gradient = !is_tied;
+        added->is_of_both_ends = is_tied && has_head(options);
+    }
     return status;
 }
 

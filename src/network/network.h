@@ -63,6 +63,7 @@ struct pen_network_options {
     size_t sequence;
     size_t step_rows; /* most tokens between two optimizer steps */
     int moments;      /* that the optimizer keeps per parameter */
+    bool has_no_room; /* of gradients: see gradient_place() of the engine */
     enum pen_recompute recompute;
     unsigned modules; /* of selective: 1u << PEN_MODULE_...; 0: cheap ones */
     struct pen_tensor_share tensor;
@@ -140,6 +141,13 @@ size_t pen_network_scratch_bytes(const struct pen_network *network);
 typedef void pen_network_progress(void *context, uint32_t layer);
 void pen_network_set_progress(struct pen_network *network,
                               pen_network_progress *progress, void *context);
+
+/*
+ * Called ahead of the backward weight of every layer, as the model counts them,
+ * for whoever has to make room for its gradients. May be NULL.
+ */
+void pen_network_set_entrance(struct pen_network *network,
+                              pen_network_progress *entrance, void *context);
 
 /*
  * Called with every output of a layer that a forward makes and every gradient
@@ -279,6 +287,7 @@ struct pen_network_parameter {
     bool is_copy;    /* another piece has the same, counts it and writes it */
     uint32_t num_sharing; /* pieces that have it, each a part of its gradient */
     bool is_value_only;   /* somebody else trains it */
+    bool is_of_both_ends; /* of this network: the head's first, tied */
     bool has_sparse_gradient; /* zero but for rows of a step's tokens */
     enum pen_role role;
     enum pen_parameter_order order;

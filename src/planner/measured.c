@@ -115,16 +115,16 @@ static void open_compute(const struct pen_setting *setting,
                          const struct pen_profile *profile,
                          struct pen_compute *out)
 {
-    *out = (struct pen_compute){.model = setting->model,
-                                .profile = profile,
-                                .micro_batch = plan->micro_batch,
-                                .sequence = plan->sequence,
-                                .is_bf16 = setting->number == PEN_NUMBER_BF16,
-                                .modules = plan->recipe.modules,
-                                .optimizer = PEN_UPDATE_ADAM,
-                                .num_members = plan->degrees[PEN_DEGREE_DP],
-                                .is_sharded =
-                                    plan->sharding == PEN_SHARDING_ZERO1};
+    *out =
+        (struct pen_compute){.model = setting->model,
+                             .profile = profile,
+                             .micro_batch = plan->micro_batch,
+                             .sequence = plan->sequence,
+                             .is_bf16 = setting->number == PEN_NUMBER_BF16,
+                             .modules = plan->recipe.modules,
+                             .optimizer = PEN_UPDATE_ADAM,
+                             .num_members = plan->degrees[PEN_DEGREE_DP],
+                             .is_sharded = plan->sharding != PEN_SHARDING_NONE};
 }
 
 static pen_status open_measured(struct pen__measured *measured,

@@ -36,7 +36,7 @@ static bool writes(const struct pen_trainer *trainer, uint32_t stage,
     return (replicas == NULL || pen_replicas_number(replicas) == 0) &&
            !pen_network_parameter(network, parameter)->is_copy &&
            pen_exchange_owns(trainer->exchange, stage, parameter) &&
-           (trainer->options.is_sharded || member == 0);
+           (trainer->options.sharding != PEN_SHARDING_NONE || member == 0);
 }
 
 /* The number of a tensor in the contents; a new one goes behind the others. */

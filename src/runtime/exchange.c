@@ -66,7 +66,8 @@ static pen_status make_reduction(struct pen_exchange *exchange,
     return pen_reduction_create(&options, &sums->reduction);
 }
 
-static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
+static pen_status make_sums(struct pen_exchange *exchange, uint32_t index,
+                            struct pen_text *why)
 {
     struct pen_stage *stage =
         pen_executor_stage(exchange->options.executor, index);
@@ -90,6 +91,9 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index)
     pen_status status = pen_gradients_create(&options, &sums->gradients);
     if (status == PEN_OK)
         status = make_reduction(exchange, stage, sums);
+    if (status == PEN_OK && exchange->options.drops_gradients)
+        status = pen_turns_create(stage->network, sums->reduction, &sums->turns,
+                                  why);
     if (status == PEN_OK && exchange->options.has_second)
         status = pen__exchange_add_seconds(stage->network);
     return status;
@@ -144,7 +148,7 @@ pen_status pen_exchange_create(const struct pen_exchange_options *options,
     exchange->sums = calloc(exchange->num_stages, sizeof *exchange->sums);
     pen_status status = exchange->sums == NULL ? PEN_NOMEM : PEN_OK;
     for (uint32_t i = 0; i < exchange->num_stages && status == PEN_OK; i++)
-        status = make_sums(exchange, i);
+        status = make_sums(exchange, i, why);
     if (status == PEN_OK)
         status = make_tied(exchange);
     if (status == PEN_OK) {
@@ -163,6 +167,7 @@ void pen_exchange_free(struct pen_exchange *exchange)
     for (uint32_t i = 0; i < exchange->num_stages && exchange->sums != NULL;
          i++) {
         pen_gradients_free(exchange->sums[i].gradients);
+        pen_turns_free(exchange->sums[i].turns);
         pen_reduction_free(exchange->sums[i].reduction);
         pen_transport_group_free(exchange->sums[i].group);
     }
@@ -180,6 +185,8 @@ size_t pen_exchange_bytes(const struct pen_exchange *exchange)
         bytes += pen_gradients_bytes(exchange->sums[i].gradients);
         if (exchange->sums[i].reduction != NULL)
             bytes += pen_reduction_bytes(exchange->sums[i].reduction);
+        if (exchange->sums[i].turns != NULL)
+            bytes += pen_turns_bytes(exchange->sums[i].turns);
     }
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         bytes += pen_tied_bytes(exchange->tied[i]);
@@ -238,6 +245,30 @@ void pen_exchange_begin(struct pen_exchange *exchange, uint32_t steps)
         pen__exchange_begin_sums(&exchange->sums[i]);
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         pen_tied_begin(exchange->tied[i], steps);
+}
+
+struct leaving {
+    const struct pen_reduction *reduction;
+    uint32_t layer;
+};
+
+static bool have_left(void *context)
+{
+    const struct leaving *leaving = context;
+    return pen_reduction_has_left(leaving->reduction, leaving->layer);
+}
+
+/* After a loss the pass ends at its next wait. */
+void pen_exchange_enter(struct pen_exchange *exchange,
+                        const struct pen_stage *stage, uint32_t layer)
+{
+    const struct pen__sums *sums =
+        &exchange->sums[pen__exchange_index(exchange, stage)];
+    struct leaving leaving = {sums->reduction, layer + 2};
+    if (sums->turns != NULL &&
+        pen_executor_wait(exchange->options.executor, have_left, &leaving,
+                          PEN_NO_RANK) == PEN_OK)
+        pen_turns_clear(sums->turns, layer);
 }
 
 /* Only the last replica's gradients become final layer by layer. */

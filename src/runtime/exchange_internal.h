@@ -5,6 +5,7 @@
 #include "runtime/gradients.h"
 #include "runtime/reduction.h"
 #include "runtime/tied.h"
+#include "runtime/turns.h"
 
 /* Of one stage. */
 struct pen__sums {
@@ -12,6 +13,7 @@ struct pen__sums {
     uint32_t num_replicas;           /* logical ones that these sum */
     struct pen_group *group;         /* NULL: the stage is its only member */
     struct pen_reduction *reduction; /* likewise */
+    struct pen_turns *turns;         /* NULL: all gradients are kept */
     bool is_tied_head;
     bool is_synced; /* of joint steps: its SYNC has passed, its STEP has not */
     bool is_whole;  /* of a tied head then: the embedding's part has joined */

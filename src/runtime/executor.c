@@ -561,6 +561,18 @@ static void between_layers(void *context, uint32_t layer)
     pen_executor_poll(executor);
 }
 
+/* Ahead of the weight gradient of every layer; waiting is no computing. */
+static void before_layer(void *context, uint32_t layer)
+{
+    struct pen_executor *executor = context;
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    const struct pen_op *op = &executor->row->ops[executor->position];
+    uint32_t index = pen__executor_find(executor, op->stage);
+    int64_t before = executor->pass->wait_ns;
+    hooks->enter(hooks->context, pen__executor_home(executor, index), layer);
+    executor->ready_ns += executor->pass->wait_ns - before;
+}
+
 /* What is computed again was seen before. */
 static void on_observed(void *context, bool is_backward, uint32_t layer,
                         const void *numbers)
@@ -733,6 +745,10 @@ pen_status pen_executor_run(struct pen_executor *executor,
         if (network == NULL)
             continue;
         pen_network_set_progress(network, between_layers, executor);
+        pen_network_set_entrance(
+            network,
+            executor->options.hooks.enter == NULL ? NULL : before_layer,
+            executor);
         pen_network_set_observer(
             network, pass->observed == NULL ? NULL : on_observed, executor);
     }

@@ -33,6 +33,8 @@ struct pen_executor_hooks {
                     const struct pen_op *op, uint32_t version);
     void (*unuse)(void *context, struct pen_stage *stage,
                   const struct pen_op *op);
+    /* A layer of a stage is about to add its weight gradient. */
+    void (*enter)(void *context, struct pen_stage *stage, uint32_t layer);
     /* A layer of a stage has its last weight gradient of the step. */
     void (*layer)(void *context, struct pen_stage *stage, uint32_t layer);
     /* A stage is about to add the weight gradient of a micro-batch, and has

@@ -31,6 +31,8 @@ struct pen_layout {
     const struct pen_layer_range *parts; /* of the model; borrowed */
     const uint32_t *shares; /* logical replicas of each replica, where they are
                                uneven and there is one copy; borrowed */
+    bool drops_gradients;   /* members send those that others own, and keep none
+                             */
 };
 
 /* Whether this rank has no place in the mesh. */

@@ -498,6 +498,27 @@ void pen_reduction_poll(struct pen_reduction *reduction)
     start_pieces(reduction);
 }
 
+static bool is_behind(const struct piece *piece, uint32_t layer)
+{
+    return !piece->is_tied && piece->layer >= layer;
+}
+
+bool pen_reduction_has_left(const struct pen_reduction *reduction,
+                            uint32_t layer)
+{
+    size_t next = reduction->num_started;
+    if (next < reduction->num_pieces &&
+        is_behind(&reduction->pieces[next], layer))
+        return false;
+    for (uint32_t i = 0; i < count_lanes(reduction); i++) {
+        const struct piece *piece = reduction->lanes[i].piece;
+        if (piece != NULL && is_behind(piece, layer) &&
+            !is_own(reduction, piece))
+            return false;
+    }
+    return true;
+}
+
 bool pen_reduction_is_done(const struct pen_reduction *reduction)
 {
     for (uint32_t i = 0; i < count_lanes(reduction); i++)

@@ -82,6 +82,13 @@ void pen_reduction_share(struct pen_reduction *reduction);
 /* Never waits. */
 void pen_reduction_poll(struct pen_reduction *reduction);
 
+/*
+ * Whether the gradients of this layer and of those behind it that others sum
+ * have left, but for those of a tied matrix; never waits.
+ */
+bool pen_reduction_has_left(const struct pen_reduction *reduction,
+                            uint32_t layer);
+
 /* True when everything that was begun is done. */
 bool pen_reduction_is_done(const struct pen_reduction *reduction);
 

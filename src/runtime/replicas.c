@@ -209,7 +209,8 @@ static pen_status check(const struct pen_trainer *trainer,
                 is_adam ? "sgd" : "adam");
         return PEN_INVALID;
     }
-    if (pen_layout_copies(&trainer->layout) > 1 && !options->is_sharded) {
+    if (pen_layout_copies(&trainer->layout) > 1 &&
+        options->sharding == PEN_SHARDING_NONE) {
         pen_why(why,
                 "--sync %s with several copies of a stage in a replica needs "
                 "--use-distributed-optimizer",

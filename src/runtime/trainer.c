@@ -189,6 +189,13 @@ static bool is_busy(void *context)
             pen_exchange_is_busy(trainer->exchange));
 }
 
+static void on_enter(void *context, struct pen_stage *stage, uint32_t layer)
+{
+    struct pen_trainer *trainer = context;
+    if (trainer->exchange != NULL)
+        pen_exchange_enter(trainer->exchange, stage, layer);
+}
+
 static void on_layer(void *context, struct pen_stage *stage, uint32_t layer)
 {
     struct pen_trainer *trainer = context;
@@ -275,6 +282,7 @@ pen__trainer_executor_options(struct pen_trainer *trainer)
         .hooks = {.context = trainer,
                   .poll = on_poll,
                   .is_busy = is_busy,
+                  .enter = on_enter,
                   .layer = on_layer,
                   .open = on_open,
                   .gradient = on_gradient,
@@ -352,7 +360,8 @@ static pen_status make_exchange(struct pen_trainer *trainer,
         .executor = trainer->executor,
         .layout = trainer->layout,
         .num_per_step = trainer->num_per_step,
-        .is_sharded = trainer->options.is_sharded,
+        .is_sharded = trainer->options.sharding != PEN_SHARDING_NONE,
+        .drops_gradients = trainer->layout.drops_gradients,
         .is_fast = trainer->options.has_fast_sums,
         .is_sparse = trainer->options.has_sparse_sums,
         .is_late = trainer->options.has_late_sums,

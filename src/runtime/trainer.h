@@ -2,6 +2,7 @@
 #define PEN_RUNTIME_TRAINER_H
 
 #include "core/any_model.h"
+#include "core/plan.h"
 #include "core/probe.h"
 #include "core/weights.h"
 #include "engine/registry.h"
@@ -86,8 +87,10 @@ struct pen_trainer_options {
     /* Logical replicas of each replica of the pipeline, whose schedules differ
      * then; NULL: all alike; borrowed. */
     const uint32_t *replica_shares;
-    uint32_t logical_tensor; /* pieces of a decoder (network.h); 0: one */
-    bool is_sharded;         /* every rank keeps a share of the moments */
+    uint32_t logical_tensor;    /* pieces of a decoder (network.h); 0: one */
+    enum pen_sharding sharding; /* over the members of a part; ZeRO-2 keeps
+                                   gradients all the same where a member sums
+                                   several micro-batches */
     bool has_fast_sums;   /* over members, in an order that is not promised */
     bool has_sparse_sums; /* of token tables: only rows that are not zero */
     struct pen_block_code stage_code; /* between stages; 0 bits: none */
@@ -110,6 +113,14 @@ struct pen_trainer_options {
 };
 
 /*
+ * Whether members of so many copies of the model keep no gradients that others
+ * own (ZeRO-2). Partial sums of a member's micro-batches have to stay whole:
+ * then all are added in the order of one process.
+ */
+bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
+                                 uint32_t num_copies);
+
+/*
  * The parameters are zero: initialize or load them. On failure *out is
  * untouched and why speaks in the names of the options.
  */
@@ -127,7 +138,7 @@ pen_status pen_trainer_check(const struct pen_trainer_options *options,
 
 /*
  * Between two steps: from here on another layout, with the same bits. Of `to`
- * num_ranks, schedule, parts, order, recompute, modules and is_sharded count;
+ * num_ranks, schedule, parts, order, recompute, modules and sharding count;
  * all else stays. Values and moments go from rank to rank by way of memory.
  * Called by all ranks of the transport, also those that are idle before or
  * after it; they return together. Networks, verifiers and checkpointers that

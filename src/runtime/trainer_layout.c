@@ -104,8 +104,7 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
         .discount_steps = options->cures.discount_steps,
         .predicts = options->cures.predicts,
         .num_versions = rules->versions,
-        .sharding =
-            options->is_sharded ? PEN_SHARDING_ZERO1 : PEN_SHARDING_NONE,
+        .sharding = options->sharding,
         .num_members = pen_layout_copies(&trainer->layout),
         .shape = shape,
         .has_uneven_shares = options->replica_shares != NULL,
@@ -200,6 +199,22 @@ static pen_status check_parts(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
+bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
+                                 uint32_t num_copies)
+{
+    bool has_gradients = options->sleeps == NULL && options->maker == NULL &&
+                         options->phantom == NULL &&
+                         !options->is_forward_only &&
+                         options->model->decoder != NULL;
+    bool is_one_sum = options->logical_replicas == num_copies ||
+                      options->logical_replicas == 0;
+    return options->sharding >= PEN_SHARDING_ZERO2 && has_gradients &&
+           !options->has_late_sums && options->logical_tensor <= 1 &&
+           num_copies > 1 && is_one_sum &&
+           options->global_batch == options->micro_batch * num_copies &&
+           options->schedule->shape.placement != PEN_PLACEMENT_REPLICATED;
+}
+
 static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
                              uint32_t size, struct pen_text *why)
 {
@@ -223,6 +238,8 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
                               ? options->logical_replicas
                               : pen_layout_copies(layout);
     layout->shares = options->replica_shares;
+    layout->drops_gradients =
+        pen_trainer_drops_gradients(options, pen_layout_copies(layout));
     return PEN_OK;
 }
 

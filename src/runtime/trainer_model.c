@@ -30,6 +30,7 @@ static pen_status make_decoder(struct pen_trainer *trainer,
         .modules = options->modules,
         .tensor = {.total = options->logical_tensor,
                    .count = options->logical_tensor},
+        .has_no_room = trainer->layout.drops_gradients,
         .is_forward_only = options->is_forward_only};
     return pen_network_create(&range, out, why);
 }

@@ -177,7 +177,7 @@ static pen_status rebuild(struct pen_trainer *trainer,
     options->order = to->order;
     options->recompute = to->recompute;
     options->modules = to->modules;
-    options->is_sharded = to->is_sharded;
+    options->sharding = to->sharding;
     trainer->layout.mesh.epoch++;
     return pen__trainer_make_parts(trainer, why);
 }

@@ -138,7 +138,11 @@ static void look_at_parameters(struct search *search,
         for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
             const struct pen_network_parameter *it =
                 pen_network_parameter(network, i);
-            if (!is_wanted(search, it) || is_finite(search, it, part))
+            bool is_elsewhere = part == PEN_PART_GRADIENT &&
+                                trainer->layout.drops_gradients &&
+                                !pen_exchange_owns(trainer->exchange, s, i);
+            if (!is_wanted(search, it) || is_elsewhere ||
+                is_finite(search, it, part))
                 continue;
             if (search->own[PEN__HAS_FOUND] != 0 &&
                 search->own[PEN__LAYER] <= it->layer)

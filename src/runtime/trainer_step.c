@@ -100,8 +100,8 @@ static void add_squares(struct pen_trainer *trainer, uint32_t index)
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
-        if ((is_first || trainer->options.is_sharded) && !it->is_copy &&
-            pen_exchange_owns(trainer->exchange, index, i))
+        if ((is_first || trainer->options.sharding != PEN_SHARDING_NONE) &&
+            !it->is_copy && pen_exchange_owns(trainer->exchange, index, i))
             engine->ops->gradient_sum_squares(engine, it->parameter,
                                               pen__trainer_square(trainer, it));
     }

@@ -79,7 +79,7 @@ static size_t num_kinds(const struct pen_verifier *verifier, uint32_t stage,
                         size_t parameter)
 {
     const struct pen_trainer *trainer = verifier->trainer;
-    bool has_moments = !trainer->options.is_sharded &&
+    bool has_moments = trainer->options.sharding == PEN_SHARDING_NONE &&
                        pen_exchange_owns(trainer->exchange, stage, parameter);
     return has_moments ? 1 + (size_t)pen_optimizer_moments_of(
                                  &trainer->options.optimizer,

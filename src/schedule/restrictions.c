@@ -28,14 +28,14 @@ static bool has_whole_layers(const struct pen_training_facts *facts,
     return true;
 }
 
-static bool shards_the_optimizer_at_most(const struct pen_training_facts *facts,
-                                         struct pen_text *why)
+static bool keeps_whole_weights(const struct pen_training_facts *facts,
+                                struct pen_text *why)
 {
-    if (facts->sharding <= PEN_SHARDING_ZERO1)
+    if (facts->sharding <= PEN_SHARDING_ZERO2)
         return true;
     pen_why(why,
-            "%s: penstock train shards the optimizer's state only, not "
-            "gradients or weights",
+            "%s: penstock train shards gradients and the optimizer's state, "
+            "not weights",
             pen_sharding_names[facts->sharding]);
     return false;
 }
@@ -384,7 +384,7 @@ static const struct {
     const char *remedy;
 } restrictions[] = {
     {has_whole_layers, "plan with tp, cp and ep 1, or export the plan"},
-    {shards_the_optimizer_at_most, "plan with none or zero1"},
+    {keeps_whole_weights, "use zero2, zero1 or none"},
     {has_a_known_number, "plan with another --dtype"},
     {has_a_trained_family, NULL},
     {has_enough_positions, NULL},
@@ -397,7 +397,8 @@ static const struct {
     {steps_when_a_batch_is_done, NULL},
     {clips_with_a_known_norm,
      "give --clip-grad 0, or --schedule pipedream-2bw"},
-    {steps_whole_stages, "leave out --use-distributed-optimizer"},
+    {steps_whole_stages, "leave out --sharding and "
+                         "--use-distributed-optimizer"},
     {steps_muon_at_once, "use --schedule 1f1b, or --optimizer adam"},
     {corrects_with_its_optimizer, NULL},
     {corrects_one_stage, NULL},

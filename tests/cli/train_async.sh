@@ -214,7 +214,7 @@ err_has "needs --optimizer adam"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipedream \
     --use-distributed-optimizer
 err_has "zero1 needs a synchronous schedule, and pipedream is asynchronous"
-err_has "leave out --use-distributed-optimizer"
+err_has "leave out --sharding and --use-distributed-optimizer"
 ranks 1 2 "${two[@]}" "${free[@]}" --schedule pipemare \
     --recompute-granularity full
 err_has "in pipemare a backward has other weights than its forward"

@@ -74,7 +74,7 @@ out_has "would start on 4 ranks with pipedream-2bw"
 err_lacks "gradients are not clipped"
 refused "give --clip-grad 0" 'd["schedule"]["name"] = "pipemare"' --clip-grad 1
 refused "zero1 needs a synchronous schedule" 'd["sharding"] = "zero1"'
-refused "zero3: penstock train shards the optimizer's state only" \
+refused "zero3: penstock train shards gradients and the optimizer's state, not weights" \
     'd["sharding"] = "zero3"'
 refused "tp 2: penstock train does not split tensors" \
     'd["degrees"]["tp"] = 2; del d["predicted"]'

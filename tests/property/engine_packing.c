@@ -157,8 +157,9 @@ static size_t watch(struct pen_engine *engine, const struct pen_linear *linear,
 
 static void compare(const struct shape *shape)
 {
-    const struct pen_parameter_shape weight = {
-        PEN_PARAMETER_DENSE, shape->outputs, shape->inputs, 0, false};
+    const struct pen_parameter_shape weight = {.use = PEN_PARAMETER_DENSE,
+                                               .rows = shape->outputs,
+                                               .columns = shape->inputs};
     struct pen_linear linear = {.rows = shape->rows};
     struct pen_engine *engine = NULL;
     assert_int_equal(pen_engine_onednn_create(shape->precision, shape->threads,

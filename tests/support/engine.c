@@ -96,7 +96,8 @@ struct pen_parameter *trial_parameter(struct trial *trial,
                                       size_t columns, int *input)
 {
     enum pen_precision dtype = pen_precision_master(trial->engine->dtype);
-    struct pen_parameter_shape shape = {use, rows, columns, 2, false};
+    struct pen_parameter_shape shape = {
+        .use = use, .rows = rows, .columns = columns, .moments = 2};
     struct pen_parameter *parameter = NULL;
     struct pen_text why = PEN_TEXT_EMPTY;
     if (trial->engine->ops->parameter_create(trial->engine, &shape, &why,

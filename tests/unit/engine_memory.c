@@ -104,8 +104,10 @@ static void copies_arrive_in_their_order(void **state)
 
 static struct pen_parameter *make_parameter(struct pen_engine *engine)
 {
-    struct pen_parameter_shape shape = {PEN_PARAMETER_DENSE, ROWS, COLUMNS, 2,
-                                        false};
+    struct pen_parameter_shape shape = {.use = PEN_PARAMETER_DENSE,
+                                        .rows = ROWS,
+                                        .columns = COLUMNS,
+                                        .moments = 2};
     struct pen_parameter *parameter = NULL;
     assert_int_equal(PEN_OK, engine->ops->parameter_create(engine, &shape, NULL,
                                                            &parameter));
@@ -149,6 +151,75 @@ static void change_pieces(struct pen_engine *engine)
     }
     pen_mirror_release(&mirror);
     ops->parameter_free(engine, parameter);
+}
+
+static struct pen_parameter *make_roomless(struct pen_engine *engine, void *at)
+{
+    struct pen_parameter_shape shape = {.use = PEN_PARAMETER_DENSE,
+                                        .rows = ROWS,
+                                        .columns = COLUMNS,
+                                        .moments = 2,
+                                        .has_no_room = true};
+    struct pen_parameter *parameter = NULL;
+    assert_int_equal(PEN_OK, engine->ops->parameter_create(engine, &shape, NULL,
+                                                           &parameter));
+    assert_int_equal(PEN_OK,
+                     engine->ops->gradient_place(engine, parameter, at, NULL));
+    return parameter;
+}
+
+static void fill_gradient(struct pen_engine *engine,
+                          struct pen_parameter *parameter, float first)
+{
+    float numbers[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        numbers[i] = first + (float)i;
+    engine->ops->parameter_import(engine, parameter, PEN_PART_GRADIENT,
+                                  PEN_ORDER_ROWS, numbers);
+}
+
+static void expect_gradient(struct pen_engine *engine,
+                            struct pen_parameter *parameter, float first)
+{
+    float numbers[COUNT];
+    engine->ops->parameter_export(engine, parameter, PEN_PART_GRADIENT,
+                                  PEN_ORDER_ROWS, numbers);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(numbers[i] == first + (float)i);
+}
+
+/* Two gradients in one place take turns, a third has memory of its own. */
+static void take_turns(struct pen_engine *engine)
+{
+    const struct pen_engine_ops *ops = engine->ops;
+    size_t bytes = COUNT * sizeof(float);
+    size_t before = ops->memory_bytes(engine);
+    char *block = pen_engine_take(engine, PEN_PLACE_ENGINE, bytes);
+    struct pen_parameter *one = make_roomless(engine, block);
+    struct pen_parameter *other = make_roomless(engine, block);
+    size_t without = ops->memory_bytes(engine);
+    struct pen_parameter *own = make_roomless(engine, NULL);
+    assert_int_equal(ops->memory_bytes(engine) - without,
+                     (without - before) / 2 + bytes);
+    fill_gradient(engine, own, 500);
+    fill_gradient(engine, one, 100);
+    expect_gradient(engine, one, 100);
+    ops->gradient_clear(engine, other);
+    fill_gradient(engine, other, 200);
+    expect_gradient(engine, other, 200);
+    expect_gradient(engine, one, 200);
+    expect_gradient(engine, own, 500);
+    ops->parameter_free(engine, one);
+    ops->parameter_free(engine, other);
+    ops->parameter_free(engine, own);
+    assert_int_equal(before, ops->memory_bytes(engine));
+    pen_engine_give(engine, PEN_PLACE_ENGINE, block, bytes);
+}
+
+static void gradients_take_turns(void **state)
+{
+    (void)state;
+    for_all(take_turns);
 }
 
 static void pieces_are_read_and_written(void **state)
@@ -276,6 +347,7 @@ int main(void)
         cmocka_unit_test(copies_arrive_in_their_order),
         cmocka_unit_test(pieces_are_read_and_written),
         cmocka_unit_test(second_gradients_are_shown),
+        cmocka_unit_test(gradients_take_turns),
         cmocka_unit_test(queue_runs_late),
         cmocka_unit_test(host_cannot_read_or_write_its_memory),
         cmocka_unit_test(foreign_addresses_are_faults),

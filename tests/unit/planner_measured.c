@@ -255,11 +255,10 @@ static void what_was_not_measured_is_refused(void **state)
                    "tp 2: penstock train does not split tensors, sequences or "
                    "experts");
     plan->degrees[PEN_DEGREE_TP] = 1;
-    plan->sharding = PEN_SHARDING_ZERO2;
-    expect_refused(
-        &setting, plan,
-        "zero2: penstock train shards the optimizer's state only, not "
-        "gradients or weights");
+    plan->sharding = PEN_SHARDING_ZERO3;
+    expect_refused(&setting, plan,
+                   "zero3: penstock train shards gradients and the optimizer's "
+                   "state, not weights");
     plan->sharding = PEN_SHARDING_NONE;
     profile.link.is_there = false;
     expect_refused(

@@ -101,9 +101,9 @@ static void any_training_is_restricted(void **state)
     facts = synchronous();
     facts.sharding = PEN_SHARDING_ZERO3;
     expect_broken(&facts,
-                  "zero3: penstock train shards the optimizer's state only, "
-                  "not gradients or weights",
-                  "; plan with none or zero1");
+                  "zero3: penstock train shards gradients and the optimizer's "
+                  "state, not weights",
+                  "; use zero2, zero1 or none");
     facts = synchronous();
     facts.number = PEN_NUMBER_FP16;
     expect_broken(&facts, "penstock train computes in f32 or bf16, not in fp16",
@@ -187,7 +187,7 @@ static void overlapping_steps_are_restricted(void **state)
     expect_broken(&facts,
                   "zero1 needs a synchronous schedule, and pipedream-2bw is "
                   "asynchronous",
-                  "; leave out --use-distributed-optimizer");
+                  "; leave out --sharding and --use-distributed-optimizer");
     facts = asynchronous();
     facts.has_tied_embeddings = true;
     expect_broken(&facts,

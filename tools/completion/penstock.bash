@@ -46,7 +46,7 @@ _penstock_train_options() {
         --run --log --log-interval --probe --probe-steps --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \
-        --schedule --mapping --use-distributed-optimizer --fast-sums --logical-replicas --logical-tensor --plan --move --check \
+        --schedule --mapping --use-distributed-optimizer --sharding --data-parallel-sharding-strategy --fast-sums --logical-replicas --logical-tensor --plan --move --check \
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --ring --island --key --keys --patience --late \
         --sparse-embedding --compress-stages \
@@ -242,6 +242,7 @@ _penstock_words() { # OPTION COMMAND
     --engine) echo onednn reference ;;
     --target) echo penstock megatron torchtitan deepspeed ;;
     --sharding) echo none zero1 zero2 zero3 ;;
+    --data-parallel-sharding-strategy) echo no_shard optim optim_grads optim_grads_params ;;
     --recompute-granularity) echo none selective full ;;
     --mapping) echo tp-cp-dp-pp tp-cp-pp-dp ;;
     --to) echo megatron megatron@2026.08 torchtitan torchtitan@0.2.2 deepspeed nanotron sbatch all ;;

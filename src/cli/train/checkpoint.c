@@ -43,6 +43,8 @@ static const char *const free_options[] = {
     "replica-shares",
     "schedule",
     "use-distributed-optimizer",
+    "sharding",
+    "data-parallel-sharding-strategy",
     "logical-replicas",
     "logical-tensor",
     "sync", /* these five are compared where they count */

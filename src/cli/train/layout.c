@@ -68,7 +68,7 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
     args->chunks = plan->degrees[PEN_DEGREE_VPP];
     args->pipeline =
         plan->schedule.name != NULL ? plan->schedule.name : plan->schedule.file;
-    args->is_sharded = plan->sharding == PEN_SHARDING_ZERO1;
+    args->sharding = plan->sharding;
     args->micro_batch_size = plan->micro_batch;
     args->modules = plan->recipe.modules;
     args->global_batch_size = pen_plan_global_batch(plan);
@@ -610,7 +610,7 @@ static pen_status make(struct pen__train_layout *layout,
     }
     if (status == PEN_OK) {
         shared.num_members = num_replicas * layout->schedule->shape.num_copies;
-        shared.is_sharded = args->is_sharded;
+        shared.is_sharded = args->sharding != PEN_SHARDING_NONE;
         status = split_layers(layout, args, &shared, why);
     }
     if (status == PEN_OK)
@@ -746,7 +746,7 @@ struct pen_trainer_options pen__train_layout_options(
         .logical_replicas = (uint32_t)args->logical_replicas,
         .replica_shares = layout->num_shares > 0 ? layout->shares : NULL,
         .logical_tensor = (uint32_t)args->logical_tensor,
-        .is_sharded = args->is_sharded,
+        .sharding = (enum pen_sharding)args->sharding,
         .has_fast_sums = args->has_fast_sums,
         .has_sparse_sums = args->has_sparse_sums,
         .stage_code = args->stage_code,

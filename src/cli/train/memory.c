@@ -37,7 +37,8 @@ bytes_per_parameter(const struct pen__train_memory_question *question,
 {
     const struct pen__train_args *args = question->args;
     double moments = 4.0 * pen_optimizer_moments(&args->numbers);
-    double kept = args->is_sharded ? moments / num_members : moments;
+    double kept =
+        args->sharding != PEN_SHARDING_NONE ? moments / num_members : moments;
     double snapshot =
         has_snapshot(question)
             ? (4.0 + moments) / (num_members > 0 ? num_members : 1)
@@ -137,7 +138,38 @@ static double muon_bytes(const struct pen__train_memory_question *question,
     double share = num_members > 0 ? num_members : 1;
     double copies = has_snapshot(question) ? 1 / share : 0;
     return scratch -
-           4.0 * matrices * ((args->is_sharded ? 1 / share : 1) + copies);
+           4.0 * matrices *
+               ((args->sharding != PEN_SHARDING_NONE ? 1 / share : 1) + copies);
+}
+
+/*
+ * Gradients that a member does not keep, less those of two layers that follow
+ * each other: all that others own but those of a tied matrix.
+ */
+static double dropped_bytes(const struct pen__train_memory_question *question,
+                            const struct pen_layer_range *layers,
+                            uint32_t num_members)
+{
+    const struct pen_model *model = question->model->decoder;
+    const struct pen_trainer_options options = pen__train_layout_options(
+        question->layout, question->args, question->model, question->sample);
+    uint32_t last = model->num_layers - 1;
+    bool has_head = layers->first + layers->count > last;
+    double tied = has_head && model->has_tied_embeddings
+                      ? (double)pen_model_vocab_parameters(model)
+                      : 0;
+    double all = -tied, most = 0, before = 0;
+    if (!pen_trainer_drops_gradients(&options, num_members))
+        return 0;
+    all += (double)pen_model_trained_parameters(model, layers);
+    for (uint32_t i = 0; i < layers->count; i++) {
+        struct pen_layer_range one = {.first = layers->first + i, .count = 1};
+        double own = (double)pen_model_trained_parameters(model, &one) -
+                     (one.first == last ? tied : 0);
+        most = larger(most, before + own);
+        before = own;
+    }
+    return 4.0 * (all - most) * (num_members - 1) / num_members;
 }
 
 static double state_bytes(const struct pen__train_memory_question *question,
@@ -184,7 +216,7 @@ static double saved_bytes(const struct pen__train_memory_question *question,
     double bytes = 4.0 + 4.0 * pen_optimizer_moments(&args->numbers);
     if (!question->layout->schedule->rules.is_optimistic)
         return 0;
-    return args->is_sharded ? bytes / num_members : bytes;
+    return args->sharding != PEN_SHARDING_NONE ? bytes / num_members : bytes;
 }
 
 /* One process takes its micro-batches one after the other. */
@@ -231,7 +263,8 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
                                  overlap_bytes(question, row, s) +
                                  saved_bytes(question, num_members) +
                                  4.0 * (pen_shape_users(shape, s) - 1)) +
-                 muon_bytes(question, layers, num_members) +
+                 muon_bytes(question, layers, num_members) -
+                 dropped_bytes(question, layers, num_members) +
                  activation_bytes(question, layers, &needs);
     }
     return (uint64_t)bytes;
@@ -308,7 +341,7 @@ static void describe(const struct together *together,
 static const char todo[] =
     "Use a smaller --micro-batch-size or --recompute-granularity full, spread "
     "the model over more ranks (--pipeline-model-parallel-size, "
-    "--use-distributed-optimizer), or raise the limit";
+    "--sharding zero1 or zero2), or raise the limit";
 
 pen_status
 pen__train_check_memory(const struct pen__train_memory_question *question,

@@ -173,6 +173,8 @@ void pen__train_move_tell(const struct pen__train_move *move,
                           const struct pen_move_cost *cost)
 {
     const struct pen__train_layout *layout = &move->layout;
+    static const char *const shardings[] = {"", ", ZeRO-1", ", ZeRO-2",
+                                            ", ZeRO-3"};
     uint32_t num_replicas = pen_mesh_num_replicas(&layout->mesh);
     pen_log(PEN_LOG_INFO,
             "after step %" PRIu64 " the run moved to %u rank%s: %u replica%s "
@@ -182,6 +184,6 @@ void pen__train_move_tell(const struct pen__train_move *move,
             num_replicas, num_replicas == 1 ? "" : "s",
             pen_mesh_num_rows(&layout->mesh),
             pen_mesh_num_rows(&layout->mesh) == 1 ? "" : "s",
-            layout->schedule->name, move->args.is_sharded ? ", ZeRO-1" : "",
+            layout->schedule->name, shardings[move->args.sharding],
             move->args.plan, cost->sec, cost->sent_bytes);
 }

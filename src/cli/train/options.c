@@ -25,6 +25,8 @@
 static const char *const optimizers[] = {"adam", "sgd", "muon", NULL};
 static const char *const muon_adjusts[] = {"original", "match_rms_adamw",
                                            "spectral_unclamped", NULL};
+static const char *const strategies[] = {"no_shard", "optim", "optim_grads",
+                                         "optim_grads_params", NULL};
 static const char *const decay_groups[] = {"matrices", "all", NULL};
 static const char *const lr_styles[] = {PEN_LR_STYLE_TABLE(TEXT_OF) NULL};
 static const char *const wsd_styles[] = {PEN_WSD_STYLE_TABLE(TEXT_OF) NULL};
@@ -151,7 +153,12 @@ static const struct pen__field fields[] = {
          "order of ranks, innermost first: tp-cp-pp-dp or tp-cp-dp-pp; "
          "tp-cp-pp-dp when not given. Results do not change"),
     FLAG("use-distributed-optimizer", is_sharded,
-         "shard the optimizer's state over replicas (ZeRO-1)"),
+         "the same as --sharding zero1"),
+    WORD("sharding", sharding, pen_sharding_names,
+         "shard over replicas: none, zero1 (the optimizer's state) or zero2 "
+         "(also gradients); none when not given. Results do not change"),
+    WORD("data-parallel-sharding-strategy", sharding, strategies,
+         "the same in Megatron's words: no_shard, optim or optim_grads"),
     FLAG("fast-sums", has_fast_sums,
          "sum gradients in any order: faster, but not bit-reproducible "
          "across rank counts"),
@@ -524,6 +531,8 @@ static void complete(struct pen__train_args *args,
     read_stage_code(args, state);
     read_recomputation(args, state);
     read_metrics_port(args, state);
+    if (args->is_sharded && args->sharding == PEN_SHARDING_NONE)
+        args->sharding = PEN_SHARDING_ZERO1;
     drop_outputs(args);
     place_run(args);
     args->numbers.kind = (enum pen_step_rule)args->optimizer;

@@ -46,7 +46,8 @@ struct pen__train_args {
     uint32_t rank;                         /* of this process in the job */
     const char *pipeline;                  /* name or file of the schedule */
     struct pen_cures cures;                /* of its delays */
-    bool is_sharded;                       /* the optimizer, over replicas */
+    bool is_sharded;                       /* the same as ZeRO-1 */
+    unsigned sharding;                     /* enum pen_sharding */
     bool has_fast_sums;
     const char *sync;       /* how replicas keep together */
     uint64_t sync_interval; /* 0: the default of the method */

@@ -36,6 +36,8 @@ bool pen__recall_is_layout(const char *name)
                                          "plan",
                                          "move",
                                          "use-distributed-optimizer",
+                                         "sharding",
+                                         "data-parallel-sharding-strategy",
                                          "logical-replicas"};
     return is_in(layout, sizeof layout / sizeof *layout, name);
 }

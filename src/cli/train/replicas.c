@@ -121,9 +121,20 @@ pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
     if (status != PEN_OK)
         return status;
     if ((replicas->choice.method->is & PEN_SYNC_IS_SHARDED) != 0)
-        args->is_sharded = true;
+        args->sharding = args->sharding > PEN_SHARDING_ZERO1
+                             ? args->sharding
+                             : PEN_SHARDING_ZERO1;
     if (!replicas->has_method)
         return PEN_OK;
+    if (args->sharding > PEN_SHARDING_ZERO1) {
+        pen_why(why,
+                "--sharding %s and --sync %s exclude each other: the method "
+                "needs all gradients of its replica. Use --sharding zero1, or "
+                "drop --sync",
+                pen_sharding_names[args->sharding],
+                replicas->choice.method->name);
+        return PEN_INVALID;
+    }
     if (args->plan != NULL) {
         pen_why(why,
                 "--plan and --sync %s exclude each other: a plan sums "

@@ -72,7 +72,7 @@ static pen_status describe_plan(const struct pen__train_facts *facts,
     print_layout(facts->layout, facts->args->modules, &text);
     for (size_t i = moves->next; i < moves->count; i++) {
         pen_text_add(&text, "%u %d\n", moves->items[i].layout.num_ranks,
-                     moves->items[i].args.is_sharded);
+                     moves->items[i].args.sharding);
         print_layout(&moves->items[i].layout, moves->items[i].args.modules,
                      &text);
     }

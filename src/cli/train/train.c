@@ -46,6 +46,17 @@ static void warn_of_engine(const struct pen__training *training)
                 training->args.engine_name);
 }
 
+/* Partial sums of several micro-batches stay on the member that has them. */
+static void tell_kept_gradients(const struct pen__training *training)
+{
+    if (training->is_first && training->args.sharding >= PEN_SHARDING_ZERO2 &&
+        !pen_trainer_layout(training->trainer)->drops_gradients)
+        pen_log(PEN_LOG_INFO,
+                "every rank keeps whole gradients, as with --sharding zero1: "
+                "zero2 needs several replicas, and one micro-batch and one "
+                "logical replica on each. Give a larger --micro-batch-size");
+}
+
 static void warn_of_bf16(const struct pen__training *training)
 {
     if (training->is_first && training->args.is_bf16 &&
@@ -188,6 +199,7 @@ static pen_status train(struct pen__training *training, struct pen_text *why)
     pen__training_predict_memory(training, &memory);
     tell_memory(training, &memory);
     warn_of_engine(training);
+    tell_kept_gradients(training);
     warn_of_bf16(training);
     pen__training_set_predictions(training);
     training->signals.is_quiet = !training->is_first;

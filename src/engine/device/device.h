@@ -31,7 +31,8 @@ struct pen_parameter {
     float *parts[PEN_PART_MOMENT2 + 1];
     float *copies[PEN__DEVICE_COPIES]; /* of the value */
     int num_copies;
-    float *second; /* gradient, or NULL */
+    float *second;           /* gradient, or NULL */
+    bool is_gradient_placed; /* in memory that is not its own */
 };
 
 /* Scratch of a fixed size. */

@@ -442,6 +442,15 @@ static pen_status parameter_add_moments(struct pen_engine *engine,
         inner_of(engine), parameter, moments, why);
 }
 
+static pen_status gradient_place(struct pen_engine *engine,
+                                 struct pen_parameter *parameter, void *at,
+                                 struct pen_text *why)
+{
+    pen__distant_drain(engine);
+    return inner_of(engine)->ops->gradient_place(
+        inner_of(engine), parameter, pen__distant_reach(engine, at), why);
+}
+
 static pen_status parameter_add_copy(struct pen_engine *engine,
                                      struct pen_parameter *parameter,
                                      struct pen_text *why)
@@ -539,6 +548,7 @@ const struct pen_engine_ops pen__distant_ops = {
     .parameter_write = parameter_write,
     .parameter_value_changed = parameter_value_changed,
     .gradient_clear = gradient_clear,
+    .gradient_place = gradient_place,
     .gradient_add_second = gradient_add_second,
     .gradient_swap = gradient_swap,
     .gradient_add_rows = gradient_add_rows,

@@ -59,13 +59,14 @@ struct pen_parameter {
     struct pen_parameter_shape shape;
     size_t count;
     float *parts[PEN_PART_MOMENT2 + 1];
-    uint16_t *half;         /* bf16 copy of the value; NULL for none */
-    size_t half_count;      /* elements of it, with padding */
-    size_t half_block;      /* elements of one of its blocks */
-    size_t lanes;           /* rows of a block; 1 for a plain copy */
-    struct pen__md half_md; /* of the copy */
-    bool is_gradient_zero;  /* not written since it was cleared */
-    float *second;          /* gradient, as gradient_add_second() adds it */
+    uint16_t *half;          /* bf16 copy of the value; NULL for none */
+    size_t half_count;       /* elements of it, with padding */
+    size_t half_block;       /* elements of one of its blocks */
+    size_t lanes;            /* rows of a block; 1 for a plain copy */
+    struct pen__md half_md;  /* of the copy */
+    bool is_gradient_zero;   /* not written since it was cleared */
+    bool is_gradient_placed; /* in memory that is not its own */
+    float *second;           /* gradient, as gradient_add_second() adds it */
     bool is_second_zero;
     struct pen__value_copy *copies;
     struct pen__dense *dense;

@@ -91,7 +91,8 @@ static size_t bytes_of(const struct pen_parameter *parameter)
 {
     size_t bytes = value_bytes(parameter);
     for (int part = PEN_PART_GRADIENT; part <= PEN_PART_MOMENT2; part++)
-        if (parameter->parts[part] != NULL)
+        if (parameter->parts[part] != NULL &&
+            !(part == PEN_PART_GRADIENT && parameter->is_gradient_placed))
             bytes += parameter->count * sizeof(float);
     if (parameter->second != NULL)
         bytes += parameter->count * sizeof(float);
@@ -121,6 +122,8 @@ static void parameter_free(struct pen_engine *engine,
     free_copies(parameter);
     pen__dense_free(parameter->dense);
     pen__md_release(&parameter->half_md);
+    if (parameter->is_gradient_placed)
+        parameter->parts[PEN_PART_GRADIENT] = NULL;
     for (int part = 0; part <= PEN_PART_MOMENT2; part++)
         pen__zeroed_free(parameter->parts[part],
                          parameter->count * sizeof(float));
@@ -133,6 +136,8 @@ static void parameter_free(struct pen_engine *engine,
 static pen_status add_parts(struct pen_parameter *parameter, int first, int end)
 {
     for (int part = first; part < end; part++) {
+        if (part == PEN_PART_GRADIENT && parameter->shape.has_no_room)
+            continue;
         parameter->parts[part] = pen__zeroed(parameter->count * sizeof(float));
         if (parameter->parts[part] == NULL)
             return PEN_NOMEM;
@@ -320,6 +325,21 @@ static void gradient_clear(struct pen_engine *engine,
     parameter->is_gradient_zero = true;
 }
 
+static pen_status gradient_place(struct pen_engine *engine,
+                                 struct pen_parameter *parameter, void *at,
+                                 struct pen_text *why)
+{
+    struct pen__onednn *self = (struct pen__onednn *)engine;
+    (void)why;
+    PEN_BUG_UNLESS(parameter->parts[PEN_PART_GRADIENT] == NULL);
+    self->parameter_bytes -= bytes_of(parameter);
+    parameter->is_gradient_placed = at != NULL;
+    parameter->parts[PEN_PART_GRADIENT] =
+        at != NULL ? at : pen__zeroed(parameter->count * sizeof(float));
+    self->parameter_bytes += bytes_of(parameter);
+    return parameter->parts[PEN_PART_GRADIENT] == NULL ? PEN_NOMEM : PEN_OK;
+}
+
 static pen_status gradient_add_second(struct pen_engine *engine,
                                       struct pen_parameter *parameter,
                                       struct pen_text *why)
@@ -363,6 +383,7 @@ void pen__parameter_ops(struct pen_engine_ops *ops)
     ops->parameter_read = parameter_read;
     ops->parameter_write = pen_host_parameter_write;
     ops->gradient_clear = gradient_clear;
+    ops->gradient_place = gradient_place;
     ops->gradient_add_second = gradient_add_second;
     ops->gradient_swap = gradient_swap;
 }

@@ -19,7 +19,8 @@ struct pen_parameter {
     REAL *parts[PEN_PART_MOMENT2 + 1];
     REAL *copies[MAX_COPIES]; /* of the value */
     int num_copies;
-    REAL *second; /* gradient, or NULL */
+    REAL *second;            /* gradient, or NULL */
+    bool is_gradient_placed; /* in memory that is not its own */
 };
 
 #include "engine/reference/attention_of_real.h"
@@ -78,6 +79,7 @@ const struct pen_engine_ops REAL_OPS = {
     .parameter_write = pen_host_parameter_write,
     .parameter_value_changed = parameter_value_changed,
     .gradient_clear = gradient_clear,
+    .gradient_place = gradient_place,
     .gradient_add_second = gradient_add_second,
     .gradient_swap = gradient_swap,
     .gradient_add_rows = gradient_add_rows,

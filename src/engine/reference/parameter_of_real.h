@@ -27,6 +27,8 @@ static void parameter_free(struct pen_engine *engine,
 {
     if (parameter == NULL)
         return;
+    if (parameter->is_gradient_placed)
+        parameter->parts[PEN_PART_GRADIENT] = NULL;
     for (int part = 0; part <= PEN_PART_MOMENT2; part++)
         free_array(engine, parameter, parameter->parts[part]);
     for (int i = 0; i < parameter->num_copies; i++)
@@ -40,6 +42,8 @@ static pen_status add_parts(struct pen_engine *engine,
                             struct pen_parameter *parameter, int first, int end)
 {
     for (int part = first; part < end; part++) {
+        if (part == PEN_PART_GRADIENT && parameter->shape.has_no_room)
+            continue;
         parameter->parts[part] = array_of(engine, parameter);
         if (parameter->parts[part] == NULL)
             return PEN_NOMEM;
@@ -178,6 +182,18 @@ static void gradient_clear(struct pen_engine *engine,
     (void)engine;
     memset(parameter->parts[PEN_PART_GRADIENT], 0,
            parameter->count * sizeof(REAL));
+}
+
+static pen_status gradient_place(struct pen_engine *engine,
+                                 struct pen_parameter *parameter, void *at,
+                                 struct pen_text *why)
+{
+    (void)why;
+    PEN_BUG_UNLESS(parameter->parts[PEN_PART_GRADIENT] == NULL);
+    parameter->is_gradient_placed = at != NULL;
+    parameter->parts[PEN_PART_GRADIENT] =
+        at != NULL ? at : array_of(engine, parameter);
+    return parameter->parts[PEN_PART_GRADIENT] == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 static pen_status gradient_add_second(struct pen_engine *engine,
