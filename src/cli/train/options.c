@@ -112,11 +112,12 @@ static const struct pen__field fields[] = {
          "how Muon's learning rate depends on a matrix: original, "
          "match_rms_adamw or spectral_unclamped; original when not given"),
     FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
-    TEXT("engine", "NAME", engine_name,
+    TEXT("engine", "NAME[,NAME...]", engine_name,
          "onednn, reference (plain loops), opencl or opencl:DEVICE (a "
          "number or a part of a name), sleep:5ms (operations only wait), "
          "sleep:profile (they wait as long as in --profile) or distant (for "
-         "tests: plain loops as on a device); onednn when not given"),
+         "tests: plain loops as on a device); onednn when not given. "
+         "Several: one for each rank of a pipeline, in its order"),
     COUNT("pp", pipeline_size, 1, PEN_MAX_STAGES,
           "ranks per pipeline; ranks beyond one pipeline form further "
           "replicas; 1 when not given"),
@@ -424,6 +425,40 @@ static int64_t read_sleep(const char *text)
     return 0;
 }
 
+static bool add_engine(struct pen__train_args *args, const char *word)
+{
+    struct pen__train_engine it;
+    it.kind = pen_engine_read(word, &it.device);
+    if (it.kind == NULL || args->num_engines == PEN__MOST_ENGINES)
+        return false;
+    args->engines[args->num_engines++] = it;
+    if (args->engine == NULL ||
+        (it.kind->uses_threads && !args->engine->uses_threads)) {
+        args->engine = it.kind;
+        args->engine_device = it.device;
+    }
+    return true;
+}
+
+/* Words with commas between them; false: one of them is no engine. */
+static bool read_engines(struct pen__train_args *args, const char *text)
+{
+    char *word = args->engine_words;
+    int length = snprintf(word, sizeof args->engine_words, "%s", text);
+    args->engine = NULL;
+    args->num_engines = 0;
+    if (length < 0 || (size_t)length >= sizeof args->engine_words)
+        return false;
+    for (char *comma = strchr(word, ','); comma != NULL;
+         comma = strchr(word, ',')) {
+        *comma = '\0';
+        if (!add_engine(args, word))
+            return false;
+        word = comma + 1;
+    }
+    return add_engine(args, word);
+}
+
 static void read_engine(struct pen__train_args *args,
                         const struct argp_state *state)
 {
@@ -431,15 +466,15 @@ static void read_engine(struct pen__train_args *args,
     bool has_duration = strcmp(name, "sleep:profile") != 0;
     args->sleep_ns = has_duration ? read_sleep(name) : 0;
     args->is_sleeping = !has_duration || args->sleep_ns > 0;
-    args->engine = pen_engine_read(args->is_sleeping ? "reference" : name,
-                                   &args->engine_device);
+    bool is_known = read_engines(args, args->is_sleeping ? "reference" : name);
     if (!has_duration && args->profile == NULL)
         argp_error(state, "--engine sleep:profile needs --profile FILE");
-    if (args->engine == NULL)
+    if (!is_known)
         argp_error(state,
-                   "--engine must be onednn, reference, opencl, opencl:DEVICE, "
-                   "distant, sleep:profile or sleep:DURATION such as "
-                   "sleep:5ms, not '%s'",
+                   "--engine must be onednn, reference, opencl, opencl:DEVICE "
+                   "or distant, several of them with commas between, or "
+                   "sleep:profile or sleep:DURATION such as sleep:5ms, not "
+                   "'%s'",
                    name);
 }
 

@@ -10,6 +10,13 @@
 enum pen__train_late { PEN__LATE_DISCARD, PEN__LATE_FOLD };
 
 /* The command line of penstock train; texts are NULL where not given. */
+enum { PEN__MOST_ENGINES = 64, PEN__MOST_ENGINE_LETTERS = 512 };
+
+struct pen__train_engine {
+    const struct pen_engine_kind *kind;
+    const char *device; /* NULL: its choice */
+};
+
 struct pen__train_args {
     const char *model;
     const char *load;
@@ -79,9 +86,14 @@ struct pen__train_args {
     double peak_tflops;       /* of a rank; NaN: measured */
 
     bool is_bf16;
-    const char *engine_name;
-    const struct pen_engine_kind *engine; /* of those that only wait: one
-                                             that takes no threads */
+    const char *engine_name; /* of --engine: one, or one per row of ranks */
+    char engine_words[PEN__MOST_ENGINE_LETTERS]; /* the same, cut apart */
+    struct pen__train_engine engines[PEN__MOST_ENGINES]; /* in words */
+    uint32_t num_engines;
+    const struct pen_engine_kind *engine; /* of this rank. Of several: one that
+                                             takes threads until the layout is
+                                             known. Of those that only wait:
+                                             one that takes no threads */
     const char *engine_device;            /* of it; NULL: its choice */
     bool is_sleeping;                     /* operations only wait */
     int64_t sleep_ns; /* so long; 0: as long as the profile says */

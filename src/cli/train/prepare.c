@@ -204,6 +204,60 @@ static pen_status check_skipping(const struct pen__training *training,
     return PEN_INVALID;
 }
 
+/*
+ * Copies of a parameter have the same bits as long as they are stepped by the
+ * same engine: those of replicas are, where the engine belongs to a rank of the
+ * pipeline.
+ */
+static pen_status check_engines(const struct pen__training *training,
+                                struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    const struct pen__train_layout *layout = &training->layout;
+    uint32_t num_rows =
+        layout->schedule == NULL ? 1 : pen_mesh_num_rows(&layout->mesh);
+    if (args->moves.count > 0)
+        pen_why(why, "--move needs the same engine on all ranks. Name one with "
+                     "--engine, or drop --move");
+    else if (num_rows != args->num_engines)
+        pen_why(why,
+                "--engine names %" PRIu32 " engines for %" PRIu32
+                " ranks per pipeline. Name one for each of them, or one for "
+                "all",
+                args->num_engines, num_rows);
+    else if (layout->schedule->shape.num_copies > 1)
+        pen_why(why,
+                "--engine with several engines: %s has each stage on two ranks "
+                "of a pipeline, whose weights would differ. Use --schedule "
+                "1f1b, or one engine",
+                layout->schedule->name);
+    else if (layout->is_tied)
+        pen_why(why, "--engine with several engines: the model's head is its "
+                     "token table, whose two copies would differ. Use one "
+                     "engine, or a model with a head of its own");
+    else
+        return PEN_OK;
+    return PEN_INVALID;
+}
+
+static pen_status choose_engine(struct pen__training *training,
+                                struct pen_text *why)
+{
+    struct pen__train_args *args = &training->args;
+    const struct pen__train_layout *layout = &training->layout;
+    if (args->num_engines == 1)
+        return PEN_OK;
+    pen_status status = check_engines(training, why);
+    if (status != PEN_OK)
+        return status;
+    uint32_t rank = pen_transport_rank(pen__training_own_ranks(training));
+    uint32_t row =
+        rank < layout->num_ranks ? pen_mesh_row(&layout->mesh, rank) : 0;
+    args->engine = args->engines[row].kind;
+    args->engine_device = args->engines[row].device;
+    return PEN_OK;
+}
+
 static pen_status make_layout(struct pen__training *training,
                               struct pen_text *why)
 {
@@ -229,6 +283,8 @@ static pen_status make_layout(struct pen__training *training,
         status = pen__train_layout_init(
             &training->layout, &training->args, &training->pretrained.model,
             pen_batches_shape(training->batches).num_ids, num_ranks, why);
+    if (status == PEN_OK)
+        status = choose_engine(training, why);
     if (status == PEN_OK)
         status = check_skipping(training, why);
     if (status == PEN_OK)

@@ -159,14 +159,26 @@ static pen_status describe_data(const struct pen__train_args *args,
     return status;
 }
 
+/* Of all ranks, so that ranks with the same options describe the same. */
+static void describe_engines(const struct pen__train_args *args,
+                             struct pen_text *out)
+{
+    for (uint32_t i = 0; i < args->num_engines; i++) {
+        const struct pen__train_engine *it = &args->engines[i];
+        if (i > 0)
+            pen_text_add(out, "; ");
+        if (it->kind->describe != NULL)
+            it->kind->describe(it->device, out);
+    }
+}
+
 static pen_status describe(const struct pen__train_facts *facts,
                            struct pen_launch_identity *identity,
                            struct pen_text *why)
 {
     struct pen_text library = PEN_TEXT_EMPTY;
     struct pen_text instructions = PEN_TEXT_EMPTY;
-    if (facts->args->engine->describe != NULL)
-        facts->args->engine->describe(facts->args->engine_device, &library);
+    describe_engines(facts->args, &library);
     pen_engine_onednn_instructions(&instructions);
     pen_status status = PEN_NOMEM;
     if (!library.has_failed && !instructions.has_failed)
