@@ -94,7 +94,7 @@ _penstock_schema_options() {
 }
 
 _penstock_doctor_options() {
-    echo --json
+    echo --engine --model --seq-length --micro-batch-size --bf16 --json --output
 }
 
 # Of a recipe, which plan and predict take.
@@ -238,7 +238,7 @@ _penstock_words() { # OPTION COMMAND
     --lr-decay-style) echo constant linear cosine WSD ;;
     --lr-wsd-decay-style) echo exponential linear cosine minus_sqrt ;;
     --weight-decay-groups) echo matrices all ;;
-    train--engine) echo onednn reference opencl ;;
+    train--engine | doctor--engine) echo onednn reference opencl ;;
     --engine) echo onednn reference ;;
     --target) echo penstock megatron torchtitan deepspeed ;;
     --sharding) echo none zero1 zero2 zero3 ;;

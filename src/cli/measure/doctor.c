@@ -8,7 +8,7 @@
 #include "cli/program/cli.h"
 #include "cli/program/field_rows.h"
 #include "cli/program/line.h"
-#include "engine/engine.h"
+#include "engine/registry.h"
 #include "host/peak.h"
 
 #include <stdbool.h>
@@ -17,7 +17,45 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct pen__field fields[] = {JSON("print JSON")};
+#define AT(member) offsetof(struct pen__doctor_args, member)
+
+static const struct pen__field fields[] = {
+    TEXT("engine", "NAME", engine,
+         "examine an engine in place of the machine: onednn, reference, opencl "
+         "or opencl:DEVICE; needs --model"),
+    TEXT("model", "MODEL", model,
+         "config.json, a folder with one, or preset:NAME, whose operations "
+         "the engine computes"),
+    SIZE("seq-length", seq_length, 1, 1u << 24,
+         "tokens per sequence of these operations; at most 64 when not given"),
+    COUNT("micro-batch-size", micro_batch_size, 1, 1u << 20,
+          "sequences of these operations; 1 when not given"),
+    FLAG("bf16", is_bf16, "examine products and activations in bf16"),
+    JSON("print JSON"),
+    TEXT("output", "FILE", output,
+         "write the findings on the engine to FILE, as JSON")};
+
+static void check(void *context, const struct argp_state *state)
+{
+    const struct pen__doctor_args *args = context;
+    const char *device;
+    bool has_more = args->model != NULL || args->output != NULL ||
+                    args->seq_length > 0 || args->micro_batch_size > 0 ||
+                    args->is_bf16;
+    if (args->engine == NULL && has_more)
+        argp_error(state, "--model and its shapes need --engine NAME");
+    if (args->engine == NULL)
+        return;
+    pen__line_require(state, args->model != NULL, "model");
+    const struct pen_engine_kind *kind = pen_engine_read(args->engine, &device);
+    if (kind == NULL || kind->is_for_tests)
+        argp_error(state,
+                   "--engine must be onednn, reference, opencl or "
+                   "opencl:DEVICE, not '%s'",
+                   args->engine);
+    else if (args->is_bf16 && !pen_engine_has(kind, PEN_PRECISION_BF16))
+        argp_error(state, "--bf16 needs --engine onednn or opencl");
+}
 
 static const struct pen__line command_line = {
     .name = "penstock doctor",
@@ -26,7 +64,11 @@ static const struct pen__line command_line = {
     .doc = "Lists the machine's hardware and software, measures its peak, "
            "and recommends changes.\vExits with 1 if training cannot work "
            "on this machine. The measurements take about a second and are "
-           "valid only if nothing else runs meanwhile."};
+           "valid only if nothing else runs meanwhile. With --engine it "
+           "compares every operation of a model with plain loops in double, "
+           "twice for equal bits, and measures its rate; exits with 1 if one "
+           "is wrong.",
+    .check = check};
 
 const struct pen__software pen__software[PEN__NUM_SOFTWARE] = {
     {"MPI", {"mpirun", "mpiexec"}},
@@ -128,8 +170,11 @@ static int run(int argc, char **argv)
 {
     struct pen__findings findings = {.load = 0};
     struct pen__advices advices = {.count = 0};
-    if (!pen__line_read(&command_line, argc, argv, NULL))
+    struct pen__doctor_args args = {.engine = NULL};
+    if (!pen__line_read(&command_line, argc, argv, &args))
         return PEN__EXIT_USAGE;
+    if (args.engine != NULL)
+        return pen__doctor_engine(&args);
     examine(&findings);
     pen__doctor_advise(&findings, &advices);
     int code = print(&findings, &advices);

@@ -5,6 +5,8 @@
 #include "host/threads.h"
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* What several files of `penstock doctor` share: the findings. */
 
@@ -40,6 +42,18 @@ struct pen__advice {
     struct pen_text text;
     struct pen_text command;
 };
+
+struct pen__doctor_args {
+    const char *engine; /* NULL: the machine is examined */
+    const char *model;
+    const char *output; /* NULL: no report */
+    uint64_t seq_length;
+    uint64_t micro_batch_size;
+    bool is_bf16;
+};
+
+/* Examines the engine; the exit code. */
+int pen__doctor_engine(const struct pen__doctor_args *args);
 
 enum { PEN__MAX_ADVICE = 16 };
 
