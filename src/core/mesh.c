@@ -32,6 +32,14 @@ struct pen_mesh pen_mesh_fill(enum pen_mesh_order order, uint32_t pipeline,
     return pen_mesh_of(order, pipeline, num_ranks / pipeline);
 }
 
+struct pen_mesh pen_mesh_split(struct pen_mesh mesh, enum pen_axis axis,
+                               uint32_t size)
+{
+    mesh.sizes[axis] *= size;
+    mesh.sizes[PEN_AXIS_REPLICA] /= size;
+    return mesh;
+}
+
 pen_status pen_mesh_check_epoch(const struct pen_mesh *mesh, uint32_t rank,
                                 uint32_t epoch, struct pen_text *why)
 {

@@ -71,6 +71,11 @@ struct pen_mesh pen_mesh_of(enum pen_mesh_order order, uint32_t pipeline,
 struct pen_mesh pen_mesh_fill(enum pen_mesh_order order, uint32_t pipeline,
                               uint32_t num_ranks);
 
+/* The same ranks with so many of them along another axis: those of replicas,
+ * of which there are as many fewer. */
+struct pen_mesh pen_mesh_split(struct pen_mesh mesh, enum pen_axis axis,
+                               uint32_t size);
+
 /* INVALID for what `rank` has made in another epoch. */
 pen_status pen_mesh_check_epoch(const struct pen_mesh *mesh, uint32_t rank,
                                 uint32_t epoch, struct pen_text *why);

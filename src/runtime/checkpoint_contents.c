@@ -3,6 +3,8 @@
 #include "base/bug.h"
 #include "engine/mirror.h"
 #include "network/images.h"
+#include "runtime/agree.h"
+#include "runtime/checkpoint_pieces.h"
 #include "runtime/replicas_checkpoint.h"
 #include "runtime/trainer_internal.h"
 
@@ -12,8 +14,10 @@
 
 /* Where a tensor that this rank writes lies, or a piece of one that is cut. */
 struct pen__place {
+    uint32_t member; /* of the tensor group; 0: this rank, as the first of it */
     uint32_t stage;
-    size_t parameter; /* NO_PARAMETER: a running statistic */
+    size_t parameter; /* NO_PARAMETER: a running statistic; of another member
+                         the number of the piece in its list */
     struct pen_tensor_slice slice;
     size_t tensor; /* of the contents */
 };
@@ -117,6 +121,63 @@ static pen_status list_tensors(struct pen__contents *contents, bool is_leader)
     return PEN_OK;
 }
 
+/* ---- pieces of other ranks ---- */
+
+static void need_plain(struct pen__contents *contents, size_t count)
+{
+    if (count * sizeof(float) > contents->plain_bytes)
+        contents->plain_bytes = count * sizeof(float);
+}
+
+static pen_status hear_member(struct pen__contents *contents, uint32_t member)
+{
+    struct pen_tensor_slice *slices;
+    size_t count;
+    pen_status status =
+        pen__pieces_hear(contents->trainer->tensor, member, &slices, &count);
+    if (status != PEN_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        need_plain(contents, pen_tensor_piece_count(&slices[i].piece));
+        add_place(contents, (struct pen__place){.member = member,
+                                                .parameter = i,
+                                                .slice = slices[i]});
+    }
+    free(slices);
+    return PEN_OK;
+}
+
+/* From here on the contents are those of the first rank, and not of this one.
+ */
+static pen_status tell_first(struct pen__contents *contents)
+{
+    struct pen_tensor_slice *slices =
+        calloc(contents->num_places + 1, sizeof *slices);
+    if (slices == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0; i < contents->num_places; i++)
+        slices[i] = contents->places[i].slice;
+    contents->count = 0;
+    pen_status status = pen__pieces_tell(contents->trainer->tensor, slices,
+                                         contents->num_places);
+    free(slices);
+    return status;
+}
+
+static pen_status join_group(struct pen__contents *contents)
+{
+    struct pen_group *group = contents->trainer->tensor;
+    pen_status status = PEN_OK;
+    if (group == NULL)
+        return PEN_OK;
+    contents->is_cut = true;
+    if (group->self != 0)
+        return tell_first(contents);
+    for (uint32_t k = 1; k < group->size && status == PEN_OK; k++)
+        status = hear_member(contents, k);
+    return status;
+}
+
 static pen_status list_extras(struct pen__contents *contents,
                               struct pen_text *why)
 {
@@ -146,6 +207,8 @@ pen_status pen__contents_init(struct pen__contents *contents,
                                : (uint32_t)pen_optimizer_moments(
                                      &trainer->options.optimizer)};
     pen_status status = list_tensors(contents, is_leader);
+    if (status == PEN_OK)
+        status = join_group(contents);
     if (status == PEN_OK)
         status = list_extras(contents, why);
     return status;
@@ -191,6 +254,17 @@ static size_t bytes_of(const struct pen_any_tensor *tensor)
     return tensor->num_elements * pen_dtype_bits(tensor->dtype) / 8;
 }
 
+/* After a loss the numbers mean nothing, and the checkpoint is not finished. */
+static const float *fetch_place(struct pen__contents *contents,
+                                enum pen_checkpoint_part part,
+                                const struct pen__place *place, float *plain)
+{
+    pen__pieces_fetch(contents->trainer->tensor, place->member,
+                      place->parameter, part, plain,
+                      pen_tensor_piece_count(&place->slice.piece));
+    return plain;
+}
+
 /* A part of a parameter, into `plain`; returns where the slice begins. */
 static const float *read_place(struct pen__contents *contents,
                                enum pen_checkpoint_part part,
@@ -198,6 +272,8 @@ static const float *read_place(struct pen__contents *contents,
 {
     struct pen_trainer *trainer = contents->trainer;
     struct pen_engine *engine = trainer->engine;
+    if (place->member != 0)
+        return fetch_place(contents, part, place, plain);
     struct pen_network *network = pen_trainer_network(trainer, place->stage);
     PEN_BUG_UNLESS(part < sizeof engine_parts / sizeof *engine_parts);
     const struct pen_network_parameter *it =
@@ -290,6 +366,7 @@ static size_t end_of_parameter(const struct pen__contents *contents,
     const struct pen__place *it = &contents->places[place];
     size_t end = place + 1;
     while (it->parameter != NO_PARAMETER && end < contents->num_places &&
+           contents->places[end].member == it->member &&
            contents->places[end].stage == it->stage &&
            contents->places[end].parameter == it->parameter)
         end++;
@@ -321,11 +398,31 @@ static void copy_parameter(struct pen__contents *contents, size_t first,
                   pen_snapshot_part(snapshot, part, places[i].tensor));
 }
 
+/* Other ranks of the group whose pieces are written here served up to here. */
+static pen_status end_fetching(const struct pen__contents *contents)
+{
+    uint32_t last = 0; /* places of a member are in a row */
+    pen_status status = PEN_OK;
+    for (size_t i = 0; i < contents->num_places && status == PEN_OK; i++) {
+        uint32_t member = contents->places[i].member;
+        if (member != last)
+            status = pen__pieces_end(contents->trainer->tensor, member);
+        last = member;
+    }
+    return status;
+}
+
+static pen_status refuse_room(const struct pen__contents *contents)
+{
+    pen_status status = end_fetching(contents);
+    return status == PEN_OK ? PEN_NOMEM : status;
+}
+
 pen_status pen__contents_copy(struct pen__contents *contents,
                               struct pen_snapshot *snapshot)
 {
     if (!take_plain(contents))
-        return PEN_NOMEM;
+        return refuse_room(contents);
     for (size_t i = 0, end; i < contents->num_places; i = end) {
         size_t tensor = contents->places[i].tensor;
         end = end_of_parameter(contents, i);
@@ -335,7 +432,7 @@ pen_status pen__contents_copy(struct pen__contents *contents,
     for (size_t i = 0; i < contents->num_extras; i++)
         copy_extra(contents, i, snapshot);
     drop_plain(contents);
-    return PEN_OK;
+    return end_fetching(contents);
 }
 
 /* ---- where it lies: tensors that are not cut, each in one place ---- */
@@ -468,8 +565,37 @@ pen_status pen__contents_write(struct pen__contents *contents,
     args.extras = contents->extras;
     args.num_extras = contents->num_extras;
     if (!take_plain(contents))
-        return PEN_NOMEM;
+        return refuse_room(contents);
     pen_status status = pen_checkpoint_share_write(&args, &source, record, why);
+    drop_plain(contents);
+    pen_status ended = end_fetching(contents);
+    return status == PEN_OK ? ended : status;
+}
+
+bool pen__contents_serves(const struct pen__contents *contents)
+{
+    const struct pen_group *group = contents->trainer->tensor;
+    return group != NULL && group->self != 0 && contents->num_places > 0;
+}
+
+static const float *read_listed(void *context, size_t number,
+                                enum pen_checkpoint_part part, size_t *count)
+{
+    struct pen__contents *contents = context;
+    const struct pen__place *place = &contents->places[number];
+    *count = pen_tensor_piece_count(&place->slice.piece);
+    return read_place(contents, part, place, contents->plain);
+}
+
+pen_status pen__contents_serve(struct pen__contents *contents)
+{
+    PEN_BUG_UNLESS(pen__contents_serves(contents));
+    contents->plain = malloc(contents->plain_bytes + 1);
+    if (contents->plain == NULL)
+        pen_agree_alone(contents->trainer->options.transport, PEN_NOMEM,
+                        "collecting a checkpoint", NULL);
+    pen_status status =
+        pen__pieces_serve(contents->trainer->tensor, read_listed, contents);
     drop_plain(contents);
     return status;
 }

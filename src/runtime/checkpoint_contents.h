@@ -27,7 +27,7 @@ struct pen__contents {
     float *whole; /* a tensor that is cut */
 };
 
-/* Release it in any case. */
+/* By all ranks of a tensor group at the same time. Release it in any case. */
 pen_status pen__contents_init(struct pen__contents *contents,
                               struct pen_trainer *trainer, bool is_leader,
                               struct pen_text *why);
@@ -58,6 +58,13 @@ pen_status pen__contents_describe(
 /* All of it, into a snapshot of the list. */
 pen_status pen__contents_copy(struct pen__contents *contents,
                               struct pen_snapshot *snapshot);
+
+/*
+ * Whether the first rank of a tensor group writes what this one has: then this
+ * one serves while that one copies or writes.
+ */
+bool pen__contents_serves(const struct pen__contents *contents);
+pen_status pen__contents_serve(struct pen__contents *contents) PEN_MUST_CHECK;
 
 /* How many pieces of the engine's memory it is in; 0 where the engine's memory
  * is not the host's. */

@@ -44,9 +44,19 @@ pen_status pen_executor_wait(struct pen_executor *executor,
     }
     if (hooks->resume != NULL)
         hooks->resume(hooks->context);
+    int64_t waited_ns = pen_clock_ns() - begin;
+    executor->waited_ns += waited_ns;
     if (executor->pass != NULL)
-        executor->pass->wait_ns += pen_clock_ns() - begin;
+        executor->pass->wait_ns += waited_ns;
     return PEN_OK;
+}
+
+/* An op has all that it needs: from here on it is busy, but for what its layers
+ * wait. */
+static void note_ready(struct pen_executor *executor, int64_t now_ns)
+{
+    executor->ready_ns = now_ns;
+    executor->waited_ns = 0;
 }
 
 /* A buffer of a mailbox that is waited for, in or out. */
@@ -418,7 +428,7 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
         status = claim(executor, routes->act_out, &y);
     if (status != PEN_OK)
         return status;
-    executor->ready_ns = pen_clock_ns();
+    note_ready(executor, pen_clock_ns());
     uint32_t carried = in.in == NULL ? PEN_OP_CURRENT : in.label.version;
     stay->version = use(executor, stage, op, carried);
     struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
@@ -454,7 +464,7 @@ static pen_status recompute(struct pen_executor *executor, uint32_t index,
     pen_status status = take_room(executor, &stage->stashes, &stay->stash);
     if (status != PEN_OK)
         return status;
-    executor->ready_ns = pen_clock_ns();
+    note_ready(executor, pen_clock_ns());
     use(executor, stage, op, stay->version);
     struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
     if (stage->network == NULL)
@@ -507,7 +517,7 @@ static pen_status backward(struct pen_executor *executor, uint32_t index,
         status = take_room(executor, &stage->holds, &stay->hold);
     if (status != PEN_OK)
         return status;
-    executor->ready_ns = pen_clock_ns();
+    note_ready(executor, pen_clock_ns());
     use(executor, stage, op, stay->version);
     void *stash = room_at(&stage->stashes, stay->stash);
     struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
@@ -536,7 +546,7 @@ static pen_status backward_weight(struct pen_executor *executor, uint32_t index,
     struct pen_stage *stage = pen__executor_home(executor, index);
     struct pen_stay *stay = &stage->stays[op->microbatch];
     struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
-    executor->ready_ns = pen_clock_ns();
+    note_ready(executor, pen_clock_ns());
     use(executor, stage, op, stay->version);
     if (stage->network == NULL)
         pen_executor_sleep(executor, sleep_of(executor, stage)->weight_sec);
@@ -719,7 +729,7 @@ static pen_status run_position(struct pen_executor *executor, uint32_t position,
     bool is_deferred = op->kind == PEN_OP_STEP && !pass->takes_steps;
     int64_t begin = pen_clock_ns();
     executor->position = position;
-    executor->ready_ns = begin;
+    note_ready(executor, begin);
     if (hooks->op != NULL)
         hooks->op(hooks->context, pass->number, position);
     pen_status status = is_deferred ? PEN_OK : run_op(executor, op, why);
@@ -727,7 +737,7 @@ static pen_status run_position(struct pen_executor *executor, uint32_t position,
         return status;
     int64_t end = pen_clock_ns();
     if (pen_op_is_compute(op->kind))
-        pass->busy_ns += end - executor->ready_ns;
+        pass->busy_ns += end - executor->ready_ns - executor->waited_ns;
     if (hooks->done != NULL && !is_deferred)
         hooks->done(hooks->context, pass->number, position, begin,
                     executor->ready_ns, end);

@@ -35,6 +35,7 @@ struct pen_executor {
     struct pen_pass *pass;
     uint32_t position;
     int64_t ready_ns;
+    int64_t waited_ns;         /* since then */
     struct pen_stage *last_of; /* its last weight gradient is being computed */
 };
 

@@ -138,7 +138,7 @@ pen_status pen_guests_create(struct pen_executor *executor,
         return PEN_NOMEM;
     guests->executor = executor;
     guests->transport = options->transport;
-    guests->partner = pen_mesh_rank_at(&layout->mesh, other, layout->replica);
+    guests->partner = pen_layout_rank_at(layout, other, layout->replica);
     pen_status status = make_room(guests, &rows[layout->row], &rows[other]);
     if (status == PEN_OK)
         *out = guests;

@@ -7,7 +7,9 @@
 
 /*
  * Who does what: a mesh of ranks, of which every pipeline runs the rows of the
- * schedule.
+ * schedule. Ranks along the tensor axis, a tensor group, run the same row of
+ * the same replica, each with its pieces of every layer; a rank's peers
+ * elsewhere are those with the same place in their groups.
  *
  * Micro-batches go through copies of the model: those of the schedule, in every
  * replica. Copy replica * copies + copy computes an equal share of the logical
@@ -25,9 +27,10 @@
 struct pen_layout {
     struct pen_shape shape; /* of the schedule */
     struct pen_mesh mesh;
-    uint32_t replica;     /* of the pipeline; of this rank, as the row */
-    uint32_t row;         /* of an idle rank: PEN_NO_REPLICA, and row 0 */
-    uint32_t num_logical; /* replicas of the run */
+    uint32_t replica; /* of the pipeline; of this rank, as the row */
+    uint32_t row;     /* of an idle rank: PEN_NO_REPLICA, and row 0 */
+    struct pen_mesh_place place;         /* of this rank, on all axes */
+    uint32_t num_logical;                /* replicas of the run */
     const struct pen_layer_range *parts; /* of the model; borrowed */
     const uint32_t *shares; /* logical replicas of each replica, where they are
                                uneven and there is one copy; borrowed */
@@ -39,6 +42,28 @@ struct pen_layout {
 static inline bool pen_layout_is_idle(const struct pen_layout *layout)
 {
     return layout->replica == PEN_NO_REPLICA;
+}
+
+/* Ranks of a tensor group. */
+static inline uint32_t pen_layout_group_size(const struct pen_layout *layout)
+{
+    return layout->mesh.sizes[PEN_AXIS_TENSOR];
+}
+
+/* The first of a tensor group, which tells what all of them know. */
+static inline bool pen_layout_is_first(const struct pen_layout *layout)
+{
+    return layout->place.at[PEN_AXIS_TENSOR] == 0;
+}
+
+/* The rank of a row of a replica with the same place on all other axes. */
+static inline uint32_t pen_layout_rank_at(const struct pen_layout *layout,
+                                          uint32_t row, uint32_t replica)
+{
+    struct pen_mesh_place place = layout->place;
+    place.at[PEN_AXIS_PIPELINE] = row;
+    place.at[PEN_AXIS_REPLICA] = replica;
+    return pen_mesh_rank(&layout->mesh, place);
 }
 
 /* Copies of the model in all replicas. */
@@ -103,9 +128,8 @@ static inline uint32_t pen_layout_member(const struct pen_layout *layout,
 static inline uint32_t pen_layout_peer(const struct pen_layout *layout,
                                        uint32_t stage)
 {
-    return pen_mesh_rank_at(&layout->mesh,
-                            pen_shape_rank_of(&layout->shape, stage),
-                            layout->replica);
+    return pen_layout_rank_at(layout, pen_shape_rank_of(&layout->shape, stage),
+                              layout->replica);
 }
 
 /* The world rank that has a part of one of all copies. */
@@ -114,8 +138,8 @@ static inline uint32_t pen_layout_rank_of(const struct pen_layout *layout,
 {
     uint32_t copies = layout->shape.num_copies;
     uint32_t stage = copy % copies * pen_shape_parts(&layout->shape) + part;
-    return pen_mesh_rank_at(
-        &layout->mesh, pen_shape_rank_of(&layout->shape, stage), copy / copies);
+    return pen_layout_rank_at(layout, pen_shape_rank_of(&layout->shape, stage),
+                              copy / copies);
 }
 
 /* Micro-batches of a copy in a pass. */

@@ -4,6 +4,7 @@
 #include "network/weights.h"
 #include "runtime/replicas_internal.h"
 #include "runtime/trainer_internal.h"
+#include "runtime/transport_group.h"
 
 #include <stdlib.h>
 
@@ -20,6 +21,7 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
                     trainer->num_totals * sizeof *trainer->totals);
     if (trainer->options.maker == NULL)
         pen_engine_free(trainer->engine);
+    pen_transport_group_free(trainer->tensor);
     pen_schedule_free(trainer->evaluation);
     pen_schedule_free(trainer->own_schedule);
     free(trainer->losses);
@@ -28,6 +30,7 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
     trainer->exchange = NULL;
     trainer->evaluator = trainer->executor = trainer->longest = NULL;
     trainer->engine = NULL;
+    trainer->tensor = NULL;
     trainer->evaluation = trainer->own_schedule = NULL;
     trainer->losses = trainer->totals = NULL;
 }
@@ -302,6 +305,26 @@ pen__trainer_executor_options(struct pen_trainer *trainer)
 
 /* ---- making ---- */
 
+/* Its waits look after all other messages once there is an executor. */
+static pen_status make_tensor_group(struct pen_trainer *trainer)
+{
+    const struct pen_transport_group_options options = {
+        .transport = trainer->options.transport,
+        .first = {PEN_TAG_TENSOR, 0},
+        .num_kinds = 1};
+    if (pen_layout_group_size(&trainer->layout) == 1)
+        return PEN_OK;
+    return pen_transport_group_axis(&options, &trainer->layout.mesh,
+                                    PEN_AXIS_TENSOR, &trainer->tensor);
+}
+
+void pen__trainer_set_executor(struct pen_trainer *trainer,
+                               struct pen_executor *executor)
+{
+    if (trainer->tensor != NULL)
+        pen_transport_group_set_executor(trainer->tensor, executor);
+}
+
 static pen_status make_executor(struct pen_trainer *trainer,
                                 struct pen_text *why)
 {
@@ -311,10 +334,13 @@ static pen_status make_executor(struct pen_trainer *trainer,
     uint32_t num_stages;
     if (pen_layout_is_idle(&trainer->layout))
         return PEN_OK;
-    pen_status status = make_stages(trainer, &stages, &num_stages, why);
+    pen_status status = make_tensor_group(trainer);
+    if (status == PEN_OK)
+        status = make_stages(trainer, &stages, &num_stages, why);
     if (status == PEN_OK)
         status = pen_executor_create(&options, stages, num_stages,
                                      &trainer->executor, why);
+    pen__trainer_set_executor(trainer, trainer->executor);
     return status;
 }
 

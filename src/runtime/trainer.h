@@ -91,6 +91,7 @@ struct pen_trainer_options {
     enum pen_sharding sharding; /* over the members of a part; ZeRO-2 keeps
                                    gradients all the same where a member sums
                                    several micro-batches */
+    uint32_t tensor_size;       /* ranks that share these; 0: one */
     bool has_fast_sums;   /* over members, in an order that is not promised */
     bool has_sparse_sums; /* of token tables: only rows that are not zero */
     struct pen_block_code stage_code; /* between stages; 0 bits: none */

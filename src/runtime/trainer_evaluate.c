@@ -151,6 +151,16 @@ pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
     return status;
 }
 
+pen_status pen__trainer_run_evaluator(struct pen_trainer *trainer,
+                                      struct pen_pass *pass,
+                                      struct pen_text *why)
+{
+    pen__trainer_set_executor(trainer, trainer->evaluator);
+    pen_status status = pen_executor_run(trainer->evaluator, pass, why);
+    pen__trainer_set_executor(trainer, trainer->executor);
+    return status;
+}
+
 /* ---- evaluating ---- */
 
 /* Losses of all micro-batches, each known to one rank, and what is right. */
@@ -176,11 +186,11 @@ static pen_status run_all(struct pen_trainer *trainer,
             loss = 0;
             pass.number = ++trainer->num_passes;
             pass.first_sample = first;
-            pen_status status =
-                pen_executor_run(trainer->evaluator, &pass, why);
+            pen_status status = pen__trainer_run_evaluator(trainer, &pass, why);
             if (status != PEN_OK)
                 return status;
-            totals[1 + number] = loss;
+            if (pen_layout_is_first(layout))
+                totals[1 + number] = loss;
         }
         number++;
     }

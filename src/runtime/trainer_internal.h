@@ -60,7 +60,8 @@ struct pen_trainer {
     struct pen_layer_range own_part;
     struct pen_engine *engine;
     struct pen_layout layout;
-    uint32_t num_per_step; /* micro-batches of a copy */
+    uint32_t num_per_step;    /* micro-batches of a copy */
+    struct pen_group *tensor; /* group of this rank; NULL: it is alone */
     struct pen_executor *executor;
     struct pen_executor *evaluator; /* forward alone; made when needed */
     struct pen_schedule *evaluation;
@@ -225,6 +226,9 @@ pen_status pen__trainer_check_evaluation(struct pen_trainer *trainer,
 /* trainer_evaluate.c: the executor of forwards alone, if it is not there. */
 pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
                                        struct pen_text *why);
+pen_status pen__trainer_run_evaluator(struct pen_trainer *trainer,
+                                      struct pen_pass *pass,
+                                      struct pen_text *why) PEN_MUST_CHECK;
 
 /* trainer_ahead.c: optimistic steps. */
 pen_status pen__trainer_make_ahead(struct pen_trainer *trainer,
@@ -281,7 +285,12 @@ pen_status pen__trainer_joint_step(struct pen_trainer *trainer,
                                    struct pen_versions *versions,
                                    uint32_t version) PEN_MUST_CHECK;
 
-/* trainer.c: what the executor of the layout gets. */
+/* trainer.c: layers wait for their tensor group with this executor from here
+ * on. */
+void pen__trainer_set_executor(struct pen_trainer *trainer,
+                               struct pen_executor *executor);
+
+/* What the executor of the layout gets. */
 struct pen_executor_options
 pen__trainer_executor_options(struct pen_trainer *trainer);
 

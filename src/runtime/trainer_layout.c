@@ -215,6 +215,13 @@ bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
            options->schedule->shape.placement != PEN_PLACEMENT_REPLICATED;
 }
 
+/* Of a tensor group. */
+static uint32_t group_size(const struct pen_trainer *trainer)
+{
+    uint32_t size = trainer->options.tensor_size;
+    return size == 0 ? 1 : size;
+}
+
 static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
                              uint32_t size, struct pen_text *why)
 {
@@ -222,15 +229,20 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
     struct pen_layout *layout = &trainer->layout;
     layout->shape = options->schedule->shape;
     layout->parts = options->parts;
-    if (size % layout->shape.num_ranks != 0) {
-        pen_why(why, "%u ranks are not a multiple of the schedule's %u", size,
-                layout->shape.num_ranks);
+    uint32_t per_pipeline = layout->shape.num_ranks * group_size(trainer);
+    if (size % per_pipeline != 0) {
+        pen_why(why, "%u ranks are not a multiple of the %u of a pipeline",
+                size, per_pipeline);
         return PEN_INVALID;
     }
     uint32_t epoch = layout->mesh.epoch;
     bool is_idle = rank >= size;
-    layout->mesh = pen_mesh_fill(options->order, layout->shape.num_ranks, size);
+    layout->mesh = pen_mesh_split(
+        pen_mesh_fill(options->order, layout->shape.num_ranks, size),
+        PEN_AXIS_TENSOR, group_size(trainer));
     layout->mesh.epoch = epoch;
+    if (!is_idle)
+        layout->place = pen_mesh_place_of(&layout->mesh, rank);
     layout->replica =
         is_idle ? PEN_NO_REPLICA : pen_mesh_replica(&layout->mesh, rank);
     layout->row = is_idle ? 0 : pen_mesh_row(&layout->mesh, rank);
@@ -249,11 +261,11 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
     const struct pen_trainer_options *options = &trainer->options;
     pen_status status = PEN_OK;
     if (options->schedule == NULL)
-        status =
-            make_plain_schedule(trainer,
-                                (uint32_t)(options->global_batch /
-                                           options->micro_batch / num_ranks),
-                                why);
+        status = make_plain_schedule(
+            trainer,
+            (uint32_t)(options->global_batch / options->micro_batch /
+                       (num_ranks / group_size(trainer))),
+            why);
     if (status == PEN_OK && options->parts == NULL)
         status = make_whole_part(trainer, why);
     if (status == PEN_OK)

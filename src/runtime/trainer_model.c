@@ -10,6 +10,18 @@
 
 /* ---- decoders ---- */
 
+/* The pieces of every layer that are here. */
+static struct pen_tensor_share share_of(const struct pen_trainer *trainer)
+{
+    uint32_t total = trainer->options.logical_tensor;
+    uint32_t count = total / pen_layout_group_size(&trainer->layout);
+    return (struct pen_tensor_share){
+        .total = total,
+        .first = trainer->layout.place.at[PEN_AXIS_TENSOR] * count,
+        .count = count,
+        .group = trainer->tensor};
+}
+
 /* Gathered rows are handed on with every logical replica. */
 static pen_status make_decoder(struct pen_trainer *trainer,
                                const struct pen_layer_range *layers,
@@ -28,8 +40,7 @@ static pen_status make_decoder(struct pen_trainer *trainer,
             options->global_batch / trainer->layout.num_logical * sequence,
         .recompute = layers->recompute,
         .modules = options->modules,
-        .tensor = {.total = options->logical_tensor,
-                   .count = options->logical_tensor},
+        .tensor = share_of(trainer),
         .has_no_room = trainer->layout.drops_gradients,
         .is_forward_only = options->is_forward_only};
     return pen_network_create(&range, out, why);

@@ -162,11 +162,21 @@ static bool is_any(const struct search *search,
     return true;
 }
 
-/* Ranks with this tensor whose values are finite, for all to know. */
-static uint32_t count_sound(struct search *search, double tensor)
+/* Whether this rank has the same pieces of layers as another one. */
+static bool has_same_pieces(const struct pen_trainer *trainer, uint32_t rank)
+{
+    const struct pen_layout *layout = &trainer->layout;
+    return pen_mesh_place_of(&layout->mesh, rank).at[PEN_AXIS_TENSOR] ==
+           layout->place.at[PEN_AXIS_TENSOR];
+}
+
+/* Ranks with this tensor, or the piece of it that `rank` has, whose values are
+ * finite, for all to know. */
+static uint32_t count_sound(struct search *search, double tensor, uint32_t rank)
 {
     struct pen_trainer *trainer = search->trainer;
-    bool is_damaged = search->own[PEN__HAS_FOUND] != 0;
+    bool is_damaged =
+        search->own[PEN__HAS_FOUND] != 0 || !has_same_pieces(trainer, rank);
     bool has_it = false;
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
         struct pen_network *network = pen_trainer_network(trainer, s);
@@ -197,7 +207,7 @@ static bool explain_weights(struct search *search, uint64_t step,
     name_tensor(search, tensor, name);
     pen_why(why, "the weights were not finite before it: %s on rank %" PRIu32,
             name, job_rank(search, rank));
-    uint32_t num_sound = count_sound(search, tensor);
+    uint32_t num_sound = count_sound(search, tensor, rank);
     if (num_sound > 0)
         pen_why(why,
                 ", while %" PRIu32 " other rank%s with the same tensor %s "
@@ -272,7 +282,7 @@ static pen_status look_at_forwards(struct search *search,
         search->batch = i;
         pass.number = ++trainer->num_passes;
         pass.first_sample = first + i * micro;
-        status = pen_executor_run(trainer->evaluator, &pass, why);
+        status = pen__trainer_run_evaluator(trainer, &pass, why);
     }
     return status;
 }

@@ -3,7 +3,8 @@
  * of a step. Each rank adds the pieces that it computes or keeps, each element
  * of the whole tensor being added by one rank of the transport:
  *
- *   outputs, their gradients   by the rank that computes the micro-batch
+ *   outputs, their gradients   by the rank that computes the micro-batch, the
+ *                              first of its tensor group
  *   weights before and after   by the first member of the part
  *   gradients of weights       by the rank that steps them
  *
@@ -173,6 +174,8 @@ static bool adds(const struct pen_trainer *trainer, uint32_t index,
                  enum pen_probe_pass pass)
 {
     bool is_first = pen_layout_member(&trainer->layout, stage->stage) == 0;
+    if (pen_network_parameter(stage->network, parameter)->is_copy)
+        return false;
     if (pass == PEN_PROBE_GRADIENTS)
         return (is_first || trainer->options.sharding != PEN_SHARDING_NONE) &&
                pen_exchange_owns(trainer->exchange, index, parameter);
@@ -211,6 +214,8 @@ static void observe(void *context, const struct pen_observed *it)
                                      numbers / micro};
     struct pen_tensor_piece piece = {it->first_sample, micro, 0,
                                      numbers / micro};
+    if (!pen_layout_is_first(&trainer->layout))
+        return;
     engine->ops->copy(engine, it->numbers, probing->staging,
                       probing->staging_bytes);
     pen_engine_await(engine);

@@ -118,7 +118,7 @@ void pen__trainer_put_losses(const struct pen_trainer *trainer,
     uint32_t per_replica = trainer->num_per_step / share;
     uint32_t users = pen_shape_users(&layout->shape, stage->stage);
     size_t copy = pen_shape_copy_of_stage(&layout->shape, stage->stage);
-    if (!stage->has_head)
+    if (!stage->has_head || !pen_layout_is_first(layout))
         return;
     out +=
         pen_layout_first_logical(layout, pen_layout_copy(layout, stage->stage));

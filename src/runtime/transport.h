@@ -83,6 +83,8 @@ enum pen_tag_kind {
     PEN_TAG_MOVE,     /* a tensor on its way to another layout */
     PEN_TAG_COPY,     /* a committed step on its way to another node */
     PEN_TAG_PROBE,    /* tallies of a step, to the first rank */
+    PEN_TAG_TENSOR,   /* in a tensor group; 0: sums of layers, 1: what the
+                         first of it writes */
     PEN_TAG_KINDS
 };
 

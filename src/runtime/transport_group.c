@@ -238,6 +238,12 @@ pen_transport_group_axis(const struct pen_transport_group_options *options,
     return PEN_OK;
 }
 
+void pen_transport_group_set_executor(struct pen_group *group,
+                                      struct pen_executor *executor)
+{
+    of(group)->options.executor = executor;
+}
+
 void pen_transport_group_free(struct pen_group *group)
 {
     free(group);

@@ -41,6 +41,10 @@ pen_transport_group_axis(const struct pen_transport_group_options *options,
                          const struct pen_mesh *mesh, enum pen_axis axis,
                          struct pen_group **out);
 
+/* From here on waits with this executor, or with none. */
+void pen_transport_group_set_executor(struct pen_group *group,
+                                      struct pen_executor *executor);
+
 /* No window of it is open. NULL is fine. */
 void pen_transport_group_free(struct pen_group *group);
 

@@ -9,8 +9,9 @@
 struct pen_verifier {
     struct pen_trainer *trainer;
     uint32_t num_parts;  /* of the model */
+    uint32_t num_slots;  /* parts of all places in tensor groups */
     uint32_t num_copies; /* of each part, of which a member may have several */
-    double *checks;      /* [part][copy]; each has one contributor */
+    double *checks;      /* [slot][copy]; each has one contributor */
     uint64_t last_good;  /* step of the last check that found nothing */
     struct pen_mirror mirror;
 };
@@ -50,7 +51,8 @@ pen_status pen_verifier_create(struct pen_trainer *trainer,
                               .num_parts = pen_shape_parts(&layout->shape),
                               .num_copies = num_copies,
                               .last_good = trainer->progress.steps};
-    verifier->checks = calloc((size_t)verifier->num_parts * num_copies,
+    verifier->num_slots = verifier->num_parts * pen_layout_group_size(layout);
+    verifier->checks = calloc((size_t)verifier->num_slots * num_copies,
                               sizeof *verifier->checks);
     pen_status status =
         pen_mirror_init(&verifier->mirror, trainer->engine,
@@ -193,14 +195,21 @@ static void fill_row(void *context, const struct pen_network_parameter *it,
     table->row++;
 }
 
-/* Index of the stage of this rank that is a member of a part; or num_stages. */
-static uint32_t stage_of_part(const struct pen_verifier *verifier,
-                              uint32_t part, uint32_t first)
+/* The slot of a stage of this rank. */
+static uint32_t slot_of(const struct pen_verifier *verifier, uint32_t stage)
 {
     struct pen_trainer *trainer = verifier->trainer;
-    uint32_t count = pen_trainer_num_stages(trainer);
+    return trainer->layout.place.at[PEN_AXIS_TENSOR] * verifier->num_parts +
+           pen_executor_stage(trainer->executor, stage)->part;
+}
+
+/* Index of the stage of this rank that is a member of a slot; or num_stages. */
+static uint32_t stage_of_slot(const struct pen_verifier *verifier,
+                              uint32_t slot, uint32_t first)
+{
+    uint32_t count = pen_trainer_num_stages(verifier->trainer);
     for (uint32_t s = first; s < count; s++)
-        if (pen_executor_stage(trainer->executor, s)->part == part)
+        if (slot_of(verifier, s) == slot)
             return s;
     return count;
 }
@@ -221,12 +230,12 @@ static uint32_t users_of(const struct pen_verifier *verifier, uint32_t stage)
 }
 
 /* On all ranks; release its arrays, also on failure. */
-static pen_status make_table(struct pen_verifier *verifier, uint32_t part,
+static pen_status make_table(struct pen_verifier *verifier, uint32_t slot,
                              struct table *table)
 {
     uint32_t num_stages = pen_trainer_num_stages(verifier->trainer);
     double num_rows = 0;
-    uint32_t s = stage_of_part(verifier, part, 0);
+    uint32_t s = stage_of_slot(verifier, slot, 0);
     if (s < num_stages && copy_of(verifier, s) == 0)
         visit(verifier, s, count_row, &num_rows);
     pen_status status = sum(verifier, &num_rows, 1);
@@ -239,7 +248,7 @@ static pen_status make_table(struct pen_verifier *verifier, uint32_t part,
         return PEN_NOMEM;
     table->kinds = table->tensors + table->num_rows;
     table->checks = table->kinds + table->num_rows;
-    for (; s < num_stages; s = stage_of_part(verifier, part, s + 1)) {
+    for (; s < num_stages; s = stage_of_slot(verifier, slot, s + 1)) {
         table->row = 0;
         table->copy = copy_of(verifier, s);
         table->users = users_of(verifier, s);
@@ -248,8 +257,16 @@ static pen_status make_table(struct pen_verifier *verifier, uint32_t part,
     return sum(verifier, table->tensors, count);
 }
 
+static uint32_t rank_of(const struct pen_verifier *verifier, uint32_t slot,
+                        uint32_t copy)
+{
+    struct pen_layout layout = verifier->trainer->layout;
+    layout.place.at[PEN_AXIS_TENSOR] = slot / verifier->num_parts;
+    return pen_layout_rank_of(&layout, slot % verifier->num_parts, copy);
+}
+
 /* "rank 2", "ranks 2 and 5", "ranks 0, 1 and 3" */
-static void add_ranks(const struct pen_verifier *verifier, uint32_t part,
+static void add_ranks(const struct pen_verifier *verifier, uint32_t slot,
                       const double *checks, const double *like, bool is_like,
                       struct pen_text *out)
 {
@@ -257,7 +274,7 @@ static void add_ranks(const struct pen_verifier *verifier, uint32_t part,
     uint32_t ranks[MOST];
     uint32_t count = 0;
     for (uint32_t i = 0; i < verifier->num_copies; i++) {
-        uint32_t rank = pen_layout_rank_of(&verifier->trainer->layout, part, i);
+        uint32_t rank = rank_of(verifier, slot, i);
         bool is_told = count > 0 && count <= MOST && ranks[count - 1] == rank;
         if ((checks[i] == *like) != is_like || is_told)
             continue;
@@ -277,31 +294,31 @@ static void add_ranks(const struct pen_verifier *verifier, uint32_t part,
         pen_text_add(out, " and %" PRIu32 " more", count - named);
 }
 
-static void name_ranks(const struct pen_verifier *verifier, uint32_t part,
+static void name_ranks(const struct pen_verifier *verifier, uint32_t slot,
                        const double *checks, struct pen_text *why)
 {
     const double *most = majority(checks, verifier->num_copies);
     if (why == NULL)
         return;
     if (most != NULL) {
-        add_ranks(verifier, part, checks, most, false, why);
+        add_ranks(verifier, slot, checks, most, false, why);
         pen_text_add(why, " against ");
-        add_ranks(verifier, part, checks, most, true, why);
+        add_ranks(verifier, slot, checks, most, true, why);
         pen_text_add(why, ", which are more and probably right");
         return;
     }
-    add_ranks(verifier, part, checks, &checks[0], true, why);
+    add_ranks(verifier, slot, checks, &checks[0], true, why);
     pen_text_add(why, " against ");
-    add_ranks(verifier, part, checks, &checks[0], false, why);
+    add_ranks(verifier, slot, checks, &checks[0], false, why);
     pen_text_add(why, "; which is right is not known");
 }
 
-static pen_status explain(struct pen_verifier *verifier, uint32_t part,
+static pen_status explain(struct pen_verifier *verifier, uint32_t slot,
                           uint64_t step, struct pen_text *why)
 {
     struct table table;
     size_t num_different = 0, first = 0;
-    pen_status status = make_table(verifier, part, &table);
+    pen_status status = make_table(verifier, slot, &table);
     if (status != PEN_OK) {
         free(table.tensors);
         return status;
@@ -320,9 +337,9 @@ static pen_status explain(struct pen_verifier *verifier, uint32_t part,
     pen_why(why,
             "after step %" PRIu64 " the replicas differ in %zu of %zu "
             "tensors of stage %" PRIu32 ", first in the %s of %s: ",
-            step, num_different, table.num_rows, part,
+            step, num_different, table.num_rows, slot % verifier->num_parts,
             kinds[(size_t)table.kinds[first]].name, about.name);
-    name_ranks(verifier, part, table.checks + first * verifier->num_copies,
+    name_ranks(verifier, slot, table.checks + first * verifier->num_copies,
                why);
     pen_why(why,
             ". A bit changed in memory or in a processor; they were the same "
@@ -338,26 +355,26 @@ pen_status pen_verifier_check(struct pen_verifier *verifier, uint64_t step,
                               struct pen_text *why)
 {
     uint32_t num_copies = verifier->num_copies;
-    size_t count = (size_t)verifier->num_parts * num_copies;
+    size_t count = (size_t)verifier->num_slots * num_copies;
     struct pen_trainer *trainer = verifier->trainer;
     for (size_t i = 0; i < count; i++)
         verifier->checks[i] = 0;
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
-        uint32_t part = pen_executor_stage(trainer->executor, s)->part;
         uint32_t check = 0;
         visit(verifier, s, join, &check);
-        double *checks =
-            verifier->checks + (size_t)part * num_copies + copy_of(verifier, s);
+        double *checks = verifier->checks +
+                         (size_t)slot_of(verifier, s) * num_copies +
+                         copy_of(verifier, s);
         for (uint32_t i = 0; i < users_of(verifier, s); i++)
             checks[i] = check;
     }
     pen_status status = sum(verifier, verifier->checks, count);
     if (status != PEN_OK)
         return status;
-    for (uint32_t part = 0; part < verifier->num_parts; part++)
-        if (!all_agree(verifier->checks + (size_t)part * num_copies,
+    for (uint32_t slot = 0; slot < verifier->num_slots; slot++)
+        if (!all_agree(verifier->checks + (size_t)slot * num_copies,
                        num_copies))
-            return explain(verifier, part, step, why);
+            return explain(verifier, slot, step, why);
     verifier->last_good = step;
     return PEN_OK;
 }

@@ -73,6 +73,12 @@ static void orders_are_as_documented(void **state)
     mesh.order = PEN_MESH_REPLICAS_FIRST;
     assert_int_equal(pen_mesh_rank_at(&mesh, 2, 0), 4);
     assert_int_equal(pen_mesh_rank_at(&mesh, 0, 1), 1);
+    mesh = pen_mesh_split(pen_mesh_fill(PEN_MESH_PIPELINE_FIRST, 2, 12),
+                          PEN_AXIS_TENSOR, 3);
+    assert_int_equal(pen_mesh_size(&mesh), 12);
+    assert_int_equal(pen_mesh_num_replicas(&mesh), 2);
+    assert_int_equal(pen_mesh_rank_at(&mesh, 1, 1), 9);
+    assert_int_equal(pen_mesh_place_of(&mesh, 11).at[PEN_AXIS_TENSOR], 2);
 }
 
 static void what_is_of_another_epoch_is_refused(void **state)

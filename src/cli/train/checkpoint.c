@@ -38,6 +38,8 @@ static const char *const free_options[] = {
     "num-virtual-stages-per-pipeline-rank",
     "pp",
     "vpp",
+    "tensor-model-parallel-size",
+    "tp",
     "stage-replicas",
     "stage-layers",
     "replica-shares",

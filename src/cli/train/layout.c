@@ -460,6 +460,8 @@ static void predict(struct pen__train_layout *layout,
     struct pen_text unused = PEN_TEXT_EMPTY;
     struct pen_timing *timing = NULL;
     struct pen_time_options options = {0};
+    /* Costs know nothing of sums inside layers. */
+    bool is_whole = layout->mesh.sizes[PEN_AXIS_TENSOR] == 1;
     pen_status status =
         sleep_ns > 0
             ? sleeping_costs(shape, sleep_ns, &layout->costs)
@@ -472,13 +474,14 @@ static void predict(struct pen__train_layout *layout,
         pen_schedule_verify(schedule, NULL, NULL, &unused) == PEN_OK &&
         pen_schedule_time(schedule, &layout->costs, &options, &timing,
                           &unused) == PEN_OK) {
-        layout->predicted_bubble = idle_share(timing);
+        if (is_whole)
+            layout->predicted_bubble = idle_share(timing);
         layout->predicted_sec = timing->step_sec;
         if (layout->is_asynchronous)
             layout->predicted_sec /= (double)layout->most_steps;
     }
     bool is_uneven = layout->num_shares > 0; /* and so are the machines */
-    bool is_known = compute->profile != NULL || sleep_ns > 0;
+    bool is_known = (compute->profile != NULL && is_whole) || sleep_ns > 0;
     if (!is_known || is_uneven)
         layout->predicted_sec = (double)NAN;
     if (is_uneven)
@@ -497,12 +500,15 @@ static void predict(struct pen__train_layout *layout,
 static pen_status check_ranks(const struct pen__train_args *args,
                               uint32_t num_ranks, struct pen_text *why)
 {
-    if (num_ranks % args->pipeline_size == 0)
+    uint64_t tensor = args->tensor_size;
+    if (num_ranks % (args->pipeline_size * tensor) == 0)
         return PEN_OK;
     pen_why(why,
             "%u ranks are not a multiple of --pipeline-model-parallel-size "
             "%" PRIu64,
             num_ranks, args->pipeline_size);
+    if (tensor > 1)
+        pen_why(why, " times --tensor-model-parallel-size %" PRIu64, tensor);
     return PEN_INVALID;
 }
 
@@ -582,9 +588,10 @@ static pen_status make(struct pen__train_layout *layout,
                        const struct pen_compute *compute, struct pen_text *why)
 {
     pen_status status = check_ranks(args, layout->num_ranks, why);
-    layout->mesh =
+    layout->mesh = pen_mesh_split(
         pen_mesh_fill((enum pen_mesh_order)args->mapping,
-                      (uint32_t)args->pipeline_size, layout->num_ranks);
+                      (uint32_t)args->pipeline_size, layout->num_ranks),
+        PEN_AXIS_TENSOR, (uint32_t)args->tensor_size);
     uint32_t num_replicas = pen_mesh_num_replicas(&layout->mesh);
     if (status == PEN_OK)
         status = take_shares(layout, args, why);
@@ -747,6 +754,7 @@ struct pen_trainer_options pen__train_layout_options(
         .replica_shares = layout->num_shares > 0 ? layout->shares : NULL,
         .logical_tensor = (uint32_t)args->logical_tensor,
         .sharding = (enum pen_sharding)args->sharding,
+        .tensor_size = (uint32_t)args->tensor_size,
         .has_fast_sums = args->has_fast_sums,
         .has_sparse_sums = args->has_sparse_sums,
         .stage_code = args->stage_code,

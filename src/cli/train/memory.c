@@ -72,6 +72,38 @@ static double input_bytes(const struct pen__train_memory_question *question,
     return (double)before.output_bytes;
 }
 
+/* Ranks of a tensor group share what is neither as wide as the stream nor a
+ * statistic of its rows, which are small. */
+static uint64_t share_bytes(uint64_t bytes, uint64_t whole, uint64_t ranks)
+{
+    return bytes <= whole ? bytes : whole + (bytes - whole) / ranks;
+}
+
+static void share_layer(const struct pen__train_memory_question *question,
+                        uint32_t layer, const struct pen_workload *workload,
+                        struct pen_layer_cost *plain,
+                        struct pen_layer_cost *kept)
+{
+    const struct pen_model *model = question->model->decoder;
+    if (model == NULL)
+        return;
+    bool is_block = pen_model_layer_kind(model, layer) == PEN_LAYER_BLOCK;
+    uint64_t ranks = question->args->tensor_size;
+    uint64_t stream = workload->batch * workload->sequence *
+                      workload->element_bytes * model->hidden;
+    bool keeps_norms =
+        !pen_recomputed_of(workload->recompute, workload->modules).norms;
+    /* Of a block: input, middle and both norms; their gradients. */
+    uint64_t stash = !is_block ? 2 : keeps_norms ? 4 : 2;
+    uint64_t hold = is_block ? 4 : 1;
+    plain->stash_bytes =
+        share_bytes(plain->stash_bytes, (is_block ? 4 : 2) * stream, ranks);
+    kept->stash_bytes = share_bytes(kept->stash_bytes, stash * stream, ranks);
+    plain->hold_bytes = share_bytes(plain->hold_bytes, hold * stream, ranks);
+    kept->hold_bytes = share_bytes(kept->hold_bytes, hold * stream, ranks);
+    kept->again_bytes = share_bytes(kept->again_bytes, 2 * stream, ranks);
+}
+
 /*
  * Activations of one stage: what its row has in flight at once, and what all
  * micro-batches share: the hold of one layer, its gradients and, where it is
@@ -95,6 +127,7 @@ activation_bytes(const struct pen__train_memory_question *question,
         layer_cost(question, layers->first + i, &workload, &plain);
         workload.recompute = layers->recompute;
         layer_cost(question, layers->first + i, &workload, &kept);
+        share_layer(question, layers->first + i, &workload, &plain, &kept);
         bytes += (double)kept.stash_bytes * needs->stashes +
                  (double)kept.hold_bytes * needs->holds;
         bool is_whole = layers->recompute == PEN_RECOMPUTE_FULL;
@@ -177,10 +210,14 @@ static double state_bytes(const struct pen__train_memory_question *question,
                           double per_parameter)
 {
     const struct pen_image_model *images = question->model->images;
+    const struct pen_model *model = question->model->decoder;
+    double ranks = (double)question->args->tensor_size;
     uint64_t sum = 0;
-    if (images == NULL)
-        return per_parameter * (double)pen_model_trained_parameters(
-                                   question->model->decoder, layers);
+    if (images == NULL) {
+        double norms = 2.0 * model->hidden * layers->count; /* are not cut */
+        double count = (double)pen_model_trained_parameters(model, layers);
+        return per_parameter * (norms + (count - norms) / ranks);
+    }
     for (uint32_t i = 0; i < layers->count; i++)
         sum += pen_image_layer_parameters(images, layers->first + i);
     return per_parameter * (double)sum;
@@ -341,7 +378,8 @@ static void describe(const struct together *together,
 static const char todo[] =
     "Use a smaller --micro-batch-size or --recompute-granularity full, spread "
     "the model over more ranks (--pipeline-model-parallel-size, "
-    "--sharding zero1 or zero2), or raise the limit";
+    "--tensor-model-parallel-size, --sharding zero1 or zero2), or raise the "
+    "limit";
 
 pen_status
 pen__train_check_memory(const struct pen__train_memory_question *question,

@@ -123,6 +123,11 @@ static const struct pen__field fields[] = {
           "replicas; 1 when not given"),
     COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
           "the same as --pp"),
+    COUNT("tp", tensor_size, 1, 1024,
+          "ranks that share each layer, by heads, MLP and vocabulary; results "
+          "depend on --logical-tensor alone; 1 when not given"),
+    COUNT("tensor-model-parallel-size", tensor_size, 1, 1024,
+          "the same as --tp"),
     TEXT("stage-replicas", "N,N", replicas_text,
          "ranks of each stage, which take micro-batches in turn; their sum is "
          "--pp, which may be left out; one each when not given"),
@@ -210,7 +215,7 @@ static const struct pen__field fields[] = {
     COUNT("logical-tensor", logical_tensor, 1, 1024,
           "compute every product that tensor parallelism cuts in N pieces, "
           "whose results are added in a fixed order; the checkpoint's number, "
-          "or 1, when not given"),
+          "or --tp, when not given"),
     TEXT("plan", "PLAN", plan,
          "take stages, schedule, batch and sharding from this "
          "plan.json, in place of their options"),
@@ -822,6 +827,7 @@ int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
                                      .schedule = {.rate = (double)NAN},
                                      .engine_name = "onednn",
                                      .pipeline_size = 1,
+                                     .tensor_size = 1,
                                      .sync = "allreduce",
                                      .hang_timeout = (double)NAN,
                                      .exit_minutes = (double)NAN,

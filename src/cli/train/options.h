@@ -44,6 +44,7 @@ struct pen__train_args {
     struct pen_lr_schedule schedule;
 
     uint64_t pipeline_size; /* ranks of a pipeline */
+    uint64_t tensor_size;   /* ranks that share the pieces of each layer */
     uint64_t chunks;        /* stages of a rank; 0: as the schedule likes */
     const char *replicas_text;
     uint32_t replicas[PEN_MAX_REPLICATED]; /* ranks of each stage */

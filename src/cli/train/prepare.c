@@ -73,8 +73,9 @@ static void take_pieces(struct pen__training *training)
         pen__training_checkpoint(training);
     uint64_t kept = checkpoint == NULL ? 0 : checkpoint->manifest.num_pieces;
     uint64_t *used = &training->args.logical_tensor;
+    uint64_t ranks = training->args.tensor_size;
     if (*used == 0)
-        *used = kept == 0 ? 1 : kept;
+        *used = kept >= ranks ? kept : ranks;
     if (kept != 0 && *used != kept && training->is_first)
         pen_log(PEN_LOG_INFO,
                 "products are now computed in %" PRIu64
@@ -84,6 +85,45 @@ static void take_pieces(struct pen__training *training)
                 *used, kept);
 }
 
+static bool is_power_of_two(uint64_t number)
+{
+    return number > 0 && (number & (number - 1)) == 0;
+}
+
+/* What a model can be trained with whose pieces are on several ranks. */
+static pen_status check_group(const struct pen__training *training,
+                              struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    uint64_t ranks = args->tensor_size, pieces = args->logical_tensor;
+    if (training->pretrained.model.decoder == NULL)
+        pen_why(why, "--tensor-model-parallel-size is for text models only");
+    else if (!is_power_of_two(ranks))
+        pen_why(why,
+                "--tensor-model-parallel-size %" PRIu64
+                " is not a power of two. Use 2, 4 or 8",
+                ranks);
+    else if (pieces % ranks != 0 || !is_power_of_two(pieces / ranks))
+        pen_why(why,
+                "--logical-tensor %" PRIu64 " cannot be shared by the %" PRIu64
+                " ranks of --tensor-model-parallel-size: each has to have one "
+                "piece, 2, 4 or a higher power of two. Use --logical-tensor "
+                "%" PRIu64,
+                pieces, ranks, ranks);
+    else if (args->sharding != PEN_SHARDING_NONE)
+        pen_why(why,
+                "--sharding %s cannot shard the moments of tensor-parallel "
+                "ranks. Use --sharding none, or drop "
+                "--tensor-model-parallel-size",
+                pen_sharding_names[args->sharding]);
+    else if (args->replica_shares != NULL)
+        pen_why(why, "--replica-shares and --tensor-model-parallel-size "
+                     "exclude each other. Drop one of them");
+    else
+        return PEN_OK;
+    return PEN_INVALID;
+}
+
 /* What a model that is cut can be trained with. */
 static pen_status check_pieces(const struct pen__training *training,
                                struct pen_text *why)
@@ -91,6 +131,11 @@ static pen_status check_pieces(const struct pen__training *training,
     const struct pen__train_args *args = &training->args;
     const struct pen_model *model = training->pretrained.model.decoder;
     uint32_t pieces = (uint32_t)args->logical_tensor;
+    if (args->tensor_size > 1) {
+        pen_status status = check_group(training, why);
+        if (status != PEN_OK)
+            return status;
+    }
     if (model == NULL)
         return PEN_OK;
     if (pieces == 1)
@@ -542,9 +587,10 @@ static pen_status connect_holder(struct pen__training *training,
 
 static const char *without_commits(const struct pen__training *training)
 {
-    return training->replicas.has_method ? "--sync"
-           : training->moves.count > 0   ? "--move"
-                                         : NULL;
+    return training->replicas.has_method    ? "--sync"
+           : training->moves.count > 0      ? "--move"
+           : training->args.tensor_size > 1 ? "--tensor-model-parallel-size"
+                                            : NULL;
 }
 
 static pen_status make_commits(struct pen__training *training,

@@ -28,6 +28,8 @@ bool pen__recall_is_layout(const char *name)
                                          "pp",
                                          "num-virtual-stages-per-pipeline-rank",
                                          "vpp",
+                                         "tensor-model-parallel-size",
+                                         "tp",
                                          "stage-replicas",
                                          "stage-layers",
                                          "replica-shares",

@@ -383,11 +383,16 @@ pen_status pen__train_tell_sent(struct pen_transport *transport)
     if (pen_transport_size(transport) == 1)
         return PEN_OK;
     pen_status status = sum(transport, sent, PEN_TAG_KINDS);
-    if (status == PEN_OK && pen_transport_rank(transport) == 0)
+    if (status == PEN_OK && pen_transport_rank(transport) == 0) {
         pen_log(PEN_LOG_INFO,
                 "sent %.0f bytes between stages, %.0f of gradients to be "
                 "summed and %.0f of their sums",
                 sent[PEN_TAG_ACT] + sent[PEN_TAG_GRAD], sent[PEN_TAG_GRADIENT],
                 sent[PEN_TAG_SUM]);
+        if (sent[PEN_TAG_TENSOR] > 0)
+            pen_log(PEN_LOG_INFO,
+                    "sent %.0f bytes between tensor-parallel ranks",
+                    sent[PEN_TAG_TENSOR]);
+    }
     return status;
 }

@@ -145,6 +145,20 @@ static struct place find_place(const struct pen__train_layout *layout,
                           .row = pen_mesh_row(own, rank)};
 }
 
+#define NO_LINE UINT32_MAX
+
+/* Of a rank in traces, where a tensor group is one line: that of its first. */
+static uint32_t find_line(const struct pen__train_layout *layout, uint32_t rank)
+{
+    struct pen_mesh lines = layout->mesh;
+    if (lines.sizes[PEN_AXIS_TENSOR] == 1)
+        return rank;
+    struct pen_mesh_place place = pen_mesh_place_of(&lines, rank);
+    lines.sizes[PEN_AXIS_TENSOR] = 1;
+    return place.at[PEN_AXIS_TENSOR] == 0 ? pen_mesh_rank(&lines, place)
+                                          : NO_LINE;
+}
+
 static pen_status open_trace(struct pen__train_watch *watch,
                              const struct pen__train_args *args,
                              const struct pen__train_layout *layout,
@@ -157,10 +171,11 @@ static pen_status open_trace(struct pen__train_watch *watch,
     bool is_method = args->replica_batch < args->global_batch_size;
     uint32_t num_ranks =
         is_method ? pen_transport_size(transport) : layout->num_ranks;
+    uint32_t line = find_line(layout, rank);
     struct pen_tracer_settings settings = {
         .folder = args->trace,
-        .rank = rank,
-        .num_ranks = num_ranks,
+        .rank = line,
+        .num_ranks = num_ranks / layout->mesh.sizes[PEN_AXIS_TENSOR],
         .replica = place.replica,
         .row = place.row,
         .num_ops = schedule->rows[place.row].count,
@@ -168,7 +183,7 @@ static pen_status open_trace(struct pen__train_watch *watch,
         .schedule = rank == 0 ? schedule : NULL,
         .costs = rank == 0 && layout->has_costs ? &layout->costs : NULL};
     pen_status status = PEN_OK;
-    if (rank < num_ranks) /* others wait for a move */
+    if (rank < num_ranks && line != NO_LINE) /* others wait for a move */
         status = pen_tracer_create(&settings, &watch->tracer, why);
     if (status != PEN_OK)
         pen_agree_name(transport, status, "opening the trace", why);
