@@ -91,8 +91,9 @@ static struct pen_attention attention_of(const struct tail *tail)
 
 static struct pen_linear thin_linear(const struct tail *tail, int which)
 {
-    return (struct pen_linear){tail->rows, tail->thin[which],
-                               tail->biases[which]};
+    return (struct pen_linear){.rows = tail->rows,
+                               .weight = tail->thin[which],
+                               .bias = tail->biases[which]};
 }
 
 static void tail_init(struct tail *tail)

@@ -24,11 +24,16 @@ enum dimension {
     QUERIES,  /* all heads together */
     KEYS,
     INNER, /* of the two-layer network in a block */
+    EXPERTS,
+    EXPERT_INNER,
     VOCAB,
     POSITIONS
 };
 
 enum condition { ALWAYS, QKV_BIAS, OUT_BIAS, MLP_BIAS, QK_NORM, UNTIED };
+
+/* Blocks whose MLP is one for all tokens, and blocks with experts. */
+enum blocks { BOTH, DENSE, SPARSE };
 
 struct row {
     enum pen_layer_kind kind;
@@ -37,12 +42,24 @@ struct row {
     const char *name;
     enum dimension shape[2];
     enum condition condition;
+    enum blocks blocks;
+    const char *tail; /* of its name, where every expert has one */
 };
 
 #define ROW(kind, part, role, name, rows, columns, condition)                  \
     {                                                                          \
         PEN_LAYER_##kind, PEN_PART_##part, PEN_ROLE_##role, name,              \
-            {rows, columns}, condition                                         \
+            {rows, columns}, condition, BOTH, NULL                             \
+    }
+#define MLP_ROW(part, role, name, rows, columns, condition)                    \
+    {                                                                          \
+        PEN_LAYER_BLOCK, PEN_PART_##part, PEN_ROLE_##role, name,               \
+            {rows, columns}, condition, DENSE, NULL                            \
+    }
+#define SPARSE_ROW(part, name, rows, columns, tail)                            \
+    {                                                                          \
+        PEN_LAYER_BLOCK, PEN_PART_##part, PEN_ROLE_MATRIX, name,               \
+            {rows, columns}, ALWAYS, SPARSE, tail                              \
     }
 
 /* clang-format off */
@@ -66,31 +83,66 @@ static const struct row gpt2_rows[] = {
     ROW(HEAD, HEAD, MATRIX, "lm_head.weight", VOCAB, HIDDEN, UNTIED),
 };
 
+#define LLAMA_ATTENTION                                                        \
+    ROW(EMBEDDING, TOKEN_EMBEDDING, MATRIX, "embed_tokens.weight", VOCAB, HIDDEN, ALWAYS), \
+    ROW(BLOCK, ATTENTION_NORM, NORM, "input_layernorm.weight", HIDDEN, NONE, ALWAYS), \
+    ROW(BLOCK, Q, MATRIX, "self_attn.q_proj.weight", QUERIES, HIDDEN, ALWAYS), \
+    ROW(BLOCK, Q_BIAS, BIAS, "self_attn.q_proj.bias", QUERIES, NONE, QKV_BIAS), \
+    ROW(BLOCK, K, MATRIX, "self_attn.k_proj.weight", KEYS, HIDDEN, ALWAYS), \
+    ROW(BLOCK, K_BIAS, BIAS, "self_attn.k_proj.bias", KEYS, NONE, QKV_BIAS), \
+    ROW(BLOCK, V, MATRIX, "self_attn.v_proj.weight", KEYS, HIDDEN, ALWAYS), \
+    ROW(BLOCK, V_BIAS, BIAS, "self_attn.v_proj.bias", KEYS, NONE, QKV_BIAS), \
+    ROW(BLOCK, Q_NORM, NORM, "self_attn.q_norm.weight", HEAD, NONE, QK_NORM), \
+    ROW(BLOCK, K_NORM, NORM, "self_attn.k_norm.weight", HEAD, NONE, QK_NORM), \
+    ROW(BLOCK, ATTENTION_OUT, MATRIX, "self_attn.o_proj.weight", HIDDEN, QUERIES, ALWAYS), \
+    ROW(BLOCK, ATTENTION_OUT_BIAS, BIAS, "self_attn.o_proj.bias", HIDDEN, NONE, OUT_BIAS), \
+    ROW(BLOCK, MLP_NORM, NORM, "post_attention_layernorm.weight", HIDDEN, NONE, ALWAYS), \
+    MLP_ROW(GATE, MATRIX, "mlp.gate_proj.weight", INNER, HIDDEN, ALWAYS), \
+    MLP_ROW(GATE_BIAS, BIAS, "mlp.gate_proj.bias", INNER, NONE, MLP_BIAS), \
+    MLP_ROW(UP, MATRIX, "mlp.up_proj.weight", INNER, HIDDEN, ALWAYS), \
+    MLP_ROW(UP_BIAS, BIAS, "mlp.up_proj.bias", INNER, NONE, MLP_BIAS), \
+    MLP_ROW(DOWN, MATRIX, "mlp.down_proj.weight", HIDDEN, INNER, ALWAYS), \
+    MLP_ROW(DOWN_BIAS, BIAS, "mlp.down_proj.bias", HIDDEN, NONE, MLP_BIAS)
+
+#define LLAMA_HEAD \
+    ROW(HEAD, FINAL_NORM, NORM, "norm.weight", HIDDEN, NONE, ALWAYS), \
+    ROW(HEAD, HEAD, MATRIX, "lm_head.weight", VOCAB, HIDDEN, UNTIED)
+
 /* Mistral and Qwen took Llama's names. */
-static const struct row llama_rows[] = {
-    ROW(EMBEDDING, TOKEN_EMBEDDING, MATRIX, "embed_tokens.weight", VOCAB, HIDDEN, ALWAYS),
-    ROW(BLOCK, ATTENTION_NORM, NORM, "input_layernorm.weight", HIDDEN, NONE, ALWAYS),
-    ROW(BLOCK, Q, MATRIX, "self_attn.q_proj.weight", QUERIES, HIDDEN, ALWAYS),
-    ROW(BLOCK, Q_BIAS, BIAS, "self_attn.q_proj.bias", QUERIES, NONE, QKV_BIAS),
-    ROW(BLOCK, K, MATRIX, "self_attn.k_proj.weight", KEYS, HIDDEN, ALWAYS),
-    ROW(BLOCK, K_BIAS, BIAS, "self_attn.k_proj.bias", KEYS, NONE, QKV_BIAS),
-    ROW(BLOCK, V, MATRIX, "self_attn.v_proj.weight", KEYS, HIDDEN, ALWAYS),
-    ROW(BLOCK, V_BIAS, BIAS, "self_attn.v_proj.bias", KEYS, NONE, QKV_BIAS),
-    ROW(BLOCK, Q_NORM, NORM, "self_attn.q_norm.weight", HEAD, NONE, QK_NORM),
-    ROW(BLOCK, K_NORM, NORM, "self_attn.k_norm.weight", HEAD, NONE, QK_NORM),
-    ROW(BLOCK, ATTENTION_OUT, MATRIX, "self_attn.o_proj.weight", HIDDEN, QUERIES, ALWAYS),
-    ROW(BLOCK, ATTENTION_OUT_BIAS, BIAS, "self_attn.o_proj.bias", HIDDEN, NONE, OUT_BIAS),
-    ROW(BLOCK, MLP_NORM, NORM, "post_attention_layernorm.weight", HIDDEN, NONE, ALWAYS),
-    ROW(BLOCK, GATE, MATRIX, "mlp.gate_proj.weight", INNER, HIDDEN, ALWAYS),
-    ROW(BLOCK, GATE_BIAS, BIAS, "mlp.gate_proj.bias", INNER, NONE, MLP_BIAS),
-    ROW(BLOCK, UP, MATRIX, "mlp.up_proj.weight", INNER, HIDDEN, ALWAYS),
-    ROW(BLOCK, UP_BIAS, BIAS, "mlp.up_proj.bias", INNER, NONE, MLP_BIAS),
-    ROW(BLOCK, DOWN, MATRIX, "mlp.down_proj.weight", HIDDEN, INNER, ALWAYS),
-    ROW(BLOCK, DOWN_BIAS, BIAS, "mlp.down_proj.bias", HIDDEN, NONE, MLP_BIAS),
-    ROW(HEAD, FINAL_NORM, NORM, "norm.weight", HIDDEN, NONE, ALWAYS),
-    ROW(HEAD, HEAD, MATRIX, "lm_head.weight", VOCAB, HIDDEN, UNTIED),
+static const struct row llama_rows[] = {LLAMA_ATTENTION, LLAMA_HEAD};
+
+static const struct row mixtral_rows[] = {
+    LLAMA_ATTENTION,
+    SPARSE_ROW(ROUTER, "block_sparse_moe.gate.weight", EXPERTS, HIDDEN, NULL),
+    SPARSE_ROW(EXPERT_GATE, "block_sparse_moe.experts.", EXPERT_INNER, HIDDEN, ".w1.weight"),
+    SPARSE_ROW(EXPERT_UP, "block_sparse_moe.experts.", EXPERT_INNER, HIDDEN, ".w3.weight"),
+    SPARSE_ROW(EXPERT_DOWN, "block_sparse_moe.experts.", HIDDEN, EXPERT_INNER, ".w2.weight"),
+    LLAMA_HEAD,
+};
+
+static const struct row qwen3_moe_rows[] = {
+    LLAMA_ATTENTION,
+    SPARSE_ROW(ROUTER, "mlp.gate.weight", EXPERTS, HIDDEN, NULL),
+    SPARSE_ROW(EXPERT_GATE, "mlp.experts.", EXPERT_INNER, HIDDEN, ".gate_proj.weight"),
+    SPARSE_ROW(EXPERT_UP, "mlp.experts.", EXPERT_INNER, HIDDEN, ".up_proj.weight"),
+    SPARSE_ROW(EXPERT_DOWN, "mlp.experts.", HIDDEN, EXPERT_INNER, ".down_proj.weight"),
+    LLAMA_HEAD,
 };
 /* clang-format on */
+
+/* The rows of each family that trains. */
+static const struct {
+    const struct row *rows;
+    size_t count;
+} trained[PEN_FAMILIES] = {
+    [PEN_FAMILY_GPT2] = {gpt2_rows, COUNT_OF(gpt2_rows)},
+    [PEN_FAMILY_LLAMA] = {llama_rows, COUNT_OF(llama_rows)},
+    [PEN_FAMILY_MISTRAL] = {llama_rows, COUNT_OF(llama_rows)},
+    [PEN_FAMILY_QWEN2] = {llama_rows, COUNT_OF(llama_rows)},
+    [PEN_FAMILY_QWEN3] = {llama_rows, COUNT_OF(llama_rows)},
+    [PEN_FAMILY_MIXTRAL] = {mixtral_rows, COUNT_OF(mixtral_rows)},
+    [PEN_FAMILY_QWEN3_MOE] = {qwen3_moe_rows, COUNT_OF(qwen3_moe_rows)},
+};
 
 static bool is_gpt2(const struct pen_model *model)
 {
@@ -118,6 +170,10 @@ static uint64_t length_of(const struct pen_model *model, enum dimension which)
         return (uint64_t)model->num_kv_heads * model->head_dim;
     case INNER:
         return model->intermediate;
+    case EXPERTS:
+        return model->num_experts;
+    case EXPERT_INNER:
+        return model->expert_intermediate;
     case VOCAB:
         return model->vocab;
     case POSITIONS:
@@ -156,28 +212,37 @@ static void fill_form(const struct pen_model *model, const struct row *row,
                                  .role = row->role,
                                  .is_input_first = is_gpt2(model) && is_linear,
                                  .name = row->name,
+                                 .tail = row->tail,
                                  .num_dims = row->shape[1] == NONE ? 1 : 2,
                                  .shape = {length_of(model, row->shape[0]),
                                            length_of(model, row->shape[1])}};
     form->num_elements = form->shape[0] * form->shape[1];
 }
 
+/* The list of tensors that layers of this kind have, by the MLP of a block. */
+enum { SPARSE_BLOCKS = PEN_LAYER_KINDS };
+
+static bool is_in_list(const struct row *row, unsigned list)
+{
+    if (list == SPARSE_BLOCKS)
+        return row->kind == PEN_LAYER_BLOCK && row->blocks != DENSE;
+    return row->kind == list && row->blocks != SPARSE;
+}
+
 static void list_tensors(struct pen_model *model)
 {
-    const struct row *rows = is_gpt2(model) ? gpt2_rows : llama_rows;
-    size_t num_rows =
-        is_gpt2(model) ? COUNT_OF(gpt2_rows) : COUNT_OF(llama_rows);
+    const struct row *rows = trained[model->family].rows;
     uint32_t num_forms = 0;
-    size_t at = 0;
-    for (unsigned kind = 0; kind < PEN_LAYER_KINDS; kind++) {
-        model->first_form[kind] = num_forms;
-        for (; at < num_rows && rows[at].kind == kind; at++) {
-            if (is_met(model, rows[at].condition))
-                fill_form(model, &rows[at], &model->forms[num_forms++]);
-        }
+    for (unsigned list = 0; list < PEN_TENSOR_LISTS; list++) {
+        model->first_form[list] = num_forms;
+        for (size_t i = 0; i < trained[model->family].count; i++)
+            if (is_in_list(&rows[i], list) && is_met(model, rows[i].condition))
+                fill_form(model, &rows[i], &model->forms[num_forms++]);
     }
-    PEN_BUG_UNLESS(at == num_rows && num_forms <= PEN_PARTS);
-    model->first_form[PEN_LAYER_KINDS] = num_forms;
+    PEN_BUG_UNLESS(num_forms <= COUNT_OF(model->forms));
+    model->first_form[PEN_TENSOR_LISTS] = num_forms;
+    for (uint32_t i = 0; i < num_forms; i++)
+        model->num_expert_forms += model->forms[i].tail != NULL;
     uint32_t first;
     uint32_t count =
         pen_model_layer_tensors(model, model->num_layers - 1, &first);
@@ -239,30 +304,78 @@ enum pen_layer_kind pen_model_layer_kind(const struct pen_model *model,
                                         : PEN_LAYER_HEAD;
 }
 
-static uint32_t num_forms(const struct pen_model *model,
-                          enum pen_layer_kind kind)
+static unsigned list_of(const struct pen_model *model, uint32_t layer)
 {
-    return model->first_form[kind + 1] - model->first_form[kind];
+    enum pen_layer_kind kind = pen_model_layer_kind(model, layer);
+    return kind == PEN_LAYER_BLOCK && pen__model_has_experts(model, layer - 1)
+               ? SPARSE_BLOCKS
+               : kind;
+}
+
+static uint32_t num_forms(const struct pen_model *model, unsigned list)
+{
+    return model->first_form[list + 1] - model->first_form[list];
+}
+
+/* Forms that are there once, whatever the number of experts. */
+static uint32_t num_common_forms(const struct pen_model *model, unsigned list)
+{
+    return num_forms(model, list) -
+           (list == SPARSE_BLOCKS ? model->num_expert_forms : 0);
+}
+
+static uint32_t num_in_list(const struct pen_model *model, unsigned list)
+{
+    return num_common_forms(model, list) +
+           (list == SPARSE_BLOCKS ? model->num_experts * model->num_expert_forms
+                                  : 0);
+}
+
+/* Of the first `count` blocks. */
+static uint32_t num_sparse_blocks(const struct pen_model *model, uint32_t count)
+{
+    uint32_t dense = model->num_dense_blocks;
+    if (model->num_experts == 0 || count <= dense)
+        return 0;
+    return count / model->sparse_step - dense / model->sparse_step;
 }
 
 uint32_t pen_model_layer_tensors(const struct pen_model *model, uint32_t layer,
                                  uint32_t *first)
 {
-    enum pen_layer_kind kind = pen_model_layer_kind(model, layer);
-    *first = layer == 0 ? 0
-                        : num_forms(model, PEN_LAYER_EMBEDDING) +
-                              (layer - 1) * num_forms(model, PEN_LAYER_BLOCK);
-    return num_forms(model, kind);
+    unsigned list = list_of(model, layer);
+    uint32_t blocks = layer == 0 ? 0 : layer - 1;
+    uint32_t sparse = num_sparse_blocks(model, blocks);
+    *first = (layer == 0 ? 0 : num_in_list(model, PEN_LAYER_EMBEDDING)) +
+             (blocks - sparse) * num_in_list(model, PEN_LAYER_BLOCK) +
+             sparse * num_in_list(model, SPARSE_BLOCKS);
+    return num_in_list(model, list);
 }
 
+/* The last layer whose first tensor is not behind this one. */
 static uint32_t layer_of(const struct pen_model *model, uint32_t tensor)
 {
-    uint32_t before = num_forms(model, PEN_LAYER_EMBEDDING);
-    if (tensor < before)
-        return 0;
-    uint32_t block = (tensor - before) / num_forms(model, PEN_LAYER_BLOCK);
-    /* The head may have as many tensors as a block, or more. */
-    return block < model->num_blocks ? block + 1 : model->num_blocks + 1;
+    uint32_t low = 0;
+    uint32_t high = model->num_layers;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        uint32_t first;
+        pen_model_layer_tensors(model, middle, &first);
+        if (first <= tensor)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Behind the prefix of its layer. */
+static int add_name(char *out, size_t size, const struct pen_tensor_info *info)
+{
+    return info->form->tail == NULL
+               ? snprintf(out, size, "%s", info->form->name)
+               : snprintf(out, size, "%s%u%s", info->form->name, info->expert,
+                          info->form->tail);
 }
 
 void pen_model_tensor(const struct pen_model *model, uint32_t tensor,
@@ -272,34 +385,48 @@ void pen_model_tensor(const struct pen_model *model, uint32_t tensor,
     uint32_t layer = layer_of(model, tensor);
     uint32_t first;
     pen_model_layer_tensors(model, layer, &first);
-    enum pen_layer_kind kind = pen_model_layer_kind(model, layer);
-    const struct pen_tensor_form *form =
-        &model->forms[model->first_form[kind] + tensor - first];
+    unsigned list = list_of(model, layer);
+    uint32_t common = num_common_forms(model, list);
+    uint32_t at = tensor - first;
     out->layer = layer;
-    out->form = form;
-    const char *outer = form->part == PEN_PART_HEAD ? "" : prefix(model);
+    out->expert = at < common ? 0 : (at - common) / model->num_expert_forms;
+    if (at >= common)
+        at = common + (at - common) % model->num_expert_forms;
+    out->form = &model->forms[model->first_form[list] + at];
+    const char *outer = out->form->part == PEN_PART_HEAD ? "" : prefix(model);
     int length;
-    if (kind == PEN_LAYER_BLOCK)
-        length =
-            snprintf(out->name, sizeof out->name, "%s%s.%u.%s", outer,
-                     is_gpt2(model) ? "h" : "layers", layer - 1, form->name);
+    if (pen_model_layer_kind(model, layer) == PEN_LAYER_BLOCK)
+        length = snprintf(out->name, sizeof out->name, "%s%s.%u.", outer,
+                          is_gpt2(model) ? "h" : "layers", layer - 1);
     else
-        length =
-            snprintf(out->name, sizeof out->name, "%s%s", outer, form->name);
-    PEN_BUG_UNLESS(length > 0 && (size_t)length < sizeof out->name);
+        length = snprintf(out->name, sizeof out->name, "%s", outer);
+    PEN_BUG_UNLESS(length >= 0 && (size_t)length < sizeof out->name);
+    size_t left = sizeof out->name - (size_t)length;
+    length = add_name(out->name + length, left, out);
+    PEN_BUG_UNLESS(length > 0 && (size_t)length < left);
+}
+
+uint32_t pen_model_find_expert_part(const struct pen_model *model,
+                                    uint32_t layer, uint32_t expert,
+                                    enum pen_part part)
+{
+    unsigned list = list_of(model, layer);
+    uint32_t first;
+    pen_model_layer_tensors(model, layer, &first);
+    for (uint32_t i = 0; i < num_forms(model, list); i++) {
+        const struct pen_tensor_form *form =
+            &model->forms[model->first_form[list] + i];
+        if (form->part == part)
+            return first + i +
+                   (form->tail == NULL ? 0 : expert * model->num_expert_forms);
+    }
+    return model->num_tensors;
 }
 
 uint32_t pen_model_find_part(const struct pen_model *model, uint32_t layer,
                              enum pen_part part)
 {
-    enum pen_layer_kind kind = pen_model_layer_kind(model, layer);
-    uint32_t first;
-    uint32_t count = pen_model_layer_tensors(model, layer, &first);
-    for (uint32_t i = 0; i < count; i++) {
-        if (model->forms[model->first_form[kind] + i].part == part)
-            return first + i;
-    }
-    return model->num_tensors;
+    return pen_model_find_expert_part(model, layer, 0, part);
 }
 
 const char *pen_model_bare_name(const struct pen_model *model, const char *name)
@@ -311,15 +438,28 @@ const char *pen_model_bare_name(const struct pen_model *model, const char *name)
 pen_status pen_model_check_trainable(const struct pen_model *model,
                                      struct pen_text *why)
 {
-    bool is_trained = model->family < PEN_FAMILY_OPT && !model->is_text_part;
-    if (is_trained || model->images != NULL)
+    bool is_trained =
+        trained[model->family].rows != NULL && !model->is_text_part;
+    if (model->images != NULL || (is_trained && !model->rope.is_unknown))
         return PEN_OK;
+    if (is_trained) {
+        pen_why(why,
+                "the model scales rotary positions in a way that train and "
+                "profile do not support; use rope_type \"default\", "
+                "\"linear\" or \"llama3\"");
+        return PEN_INVALID;
+    }
     pen_why(why,
             "model_type \"%s\" is for planning only; train and profile "
             "support",
             pen_model_type(model));
-    for (int family = 0; family < PEN_FAMILY_OPT; family++)
-        pen_why(why, "%s \"%s\"", family == 0 ? "" : ",",
+    const char *before = "";
+    for (int family = 0; family < PEN_FAMILIES; family++) {
+        if (trained[family].rows == NULL)
+            continue;
+        pen_why(why, "%s \"%s\"", before,
                 pen_family_name((enum pen_family)family));
+        before = ",";
+    }
     return PEN_INVALID;
 }

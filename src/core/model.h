@@ -27,7 +27,7 @@ enum pen_family {
     PEN_FAMILY_MISTRAL,
     PEN_FAMILY_QWEN2,
     PEN_FAMILY_QWEN3,
-    /* From here on for planning only; see pen_model_check_trainable(). */
+    /* From here on read from tables: model_planned.c. */
     PEN_FAMILY_OPT,
     PEN_FAMILY_BLOOM,
     PEN_FAMILY_GPT_NEOX,
@@ -70,6 +70,7 @@ struct pen_rope {
     double low_freq_factor;
     double high_freq_factor;
     uint32_t original_positions;
+    bool is_unknown; /* scaled in a way that is not computed */
 };
 
 enum pen_layer_kind {
@@ -154,18 +155,29 @@ enum pen_part {
     PEN_PART_UP_BIAS,
     PEN_PART_DOWN,
     PEN_PART_DOWN_BIAS,
+    PEN_PART_ROUTER,
+    PEN_PART_EXPERT_GATE, /* and the next two: one of each expert */
+    PEN_PART_EXPERT_UP,
+    PEN_PART_EXPERT_DOWN,
     PEN_PART_FINAL_NORM,
     PEN_PART_FINAL_NORM_BIAS,
     PEN_PART_HEAD,
     PEN_PARTS
 };
 
-/* What the tensors of all layers of one kind have in common. */
+/*
+ * The lists of tensors of a model: one for each kind of layer, and one more for
+ * blocks that have experts.
+ */
+enum { PEN_TENSOR_LISTS = PEN_LAYER_KINDS + 1 };
+
+/* What the tensors of all layers of one list have in common. */
 struct pen_tensor_form {
     enum pen_part part;
     enum pen_role role;
     bool is_input_first; /* a matrix stored [in, out], as GPT-2 does */
     const char *name;    /* behind the prefix of the layer; a constant */
+    const char *tail;    /* behind the number of an expert; NULL without */
     uint32_t num_dims;
     uint64_t shape[2];
     uint64_t num_elements;
@@ -214,6 +226,7 @@ struct pen_model {
     uint32_t num_shared_experts; /* as wide as the others; for every token */
     uint32_t num_dense_blocks;   /* at the input, without experts */
     uint32_t sparse_step;        /* every how many blocks has experts */
+    bool has_plain_gates;        /* not divided by the sum of those chosen */
     bool has_router_bias;
     bool has_expert_bias;
     uint32_t num_mtp_layers; /* predict further tokens; in no other count */
@@ -259,8 +272,10 @@ struct pen_model {
     uint32_t num_streams; /* hyper-connections: residuals; 0: one */
     struct pen_recurrence recurrence;
 
-    struct pen_tensor_form forms[PEN_PARTS]; /* those of one kind together */
-    uint32_t first_form[PEN_LAYER_KINDS + 1];
+    /* Those of one list together; those of experts are the last of theirs. */
+    struct pen_tensor_form forms[2 * PEN_PARTS];
+    uint32_t first_form[PEN_TENSOR_LISTS + 1];
+    uint32_t num_expert_forms;
     uint32_t num_layers;  /* num_blocks + 2 */
     uint32_t num_tensors; /* 0 in families for planning */
     uint64_t num_parameters;
@@ -274,6 +289,7 @@ struct pen_model {
 struct pen_tensor_info {
     char name[PEN_TENSOR_NAME_SIZE]; /* as transformers saves it */
     uint32_t layer;
+    uint32_t expert;                    /* that it belongs to; 0 otherwise */
     const struct pen_tensor_form *form; /* borrowed until the model is freed */
 };
 
@@ -330,9 +346,15 @@ uint32_t pen_model_layer_tensors(const struct pen_model *model, uint32_t layer,
 void pen_model_tensor(const struct pen_model *model, uint32_t tensor,
                       struct pen_tensor_info *out);
 
-/* The tensor of this part in this layer, or num_tensors if it has none. */
+/*
+ * The tensor of this part in this layer, or num_tensors if it has none. Of a
+ * part that every expert has it is that of expert 0; see the next one.
+ */
 uint32_t pen_model_find_part(const struct pen_model *model, uint32_t layer,
                              enum pen_part part);
+uint32_t pen_model_find_expert_part(const struct pen_model *model,
+                                    uint32_t layer, uint32_t expert,
+                                    enum pen_part part);
 
 /*
  * The same name without what the outer module puts before it: checkpoints of

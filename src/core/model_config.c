@@ -141,11 +141,11 @@ static pen_status read_scaling(const struct pen_json *json,
     return status;
 }
 
-/* "rope_theta" and "rope_scaling", or both in "rope_parameters". */
+/* "rope_theta" and "rope_scaling", or both in "rope_parameters"; what is there
+ * stays where they say nothing. */
 static pen_status read_rope(const struct pen_json *json, struct pen_rope *rope,
                             struct pen_text *why)
 {
-    *rope = (struct pen_rope){.kind = PEN_ROPE_DEFAULT, .theta = 10000};
     double share = 1;
     pen_status status =
         pen__config_number(json, "rope_theta", 1, 1e12, &rope->theta, why);
@@ -395,6 +395,7 @@ static pen_status read_llama(const struct pen_json *json,
         status = read_llama_heads(json, model, why);
     if (status == PEN_OK)
         status = read_llama_biases(json, model, why);
+    model->rope = (struct pen_rope){.kind = PEN_ROPE_DEFAULT, .theta = 10000};
     if (status == PEN_OK)
         status = read_rope(json, &model->rope, why);
     if (status == PEN_OK)
@@ -432,6 +433,23 @@ static pen_status read_general(const struct pen__model_part *part,
                : status;
 }
 
+/* Plans do without the scaling of positions: one that is not known is noted. */
+static pen_status read_planned(const struct pen_json *json,
+                               struct pen_model *model, struct pen_text *why)
+{
+    pen_status status = pen__model_read_planned(json, model, why);
+    bool has_scaling = model->family == PEN_FAMILY_MIXTRAL ||
+                       model->family == PEN_FAMILY_QWEN3_MOE;
+    if (status != PEN_OK || !has_scaling)
+        return status;
+    struct pen_rope rope = model->rope;
+    if (read_rope(json, &rope, NULL) == PEN_OK)
+        model->rope = rope;
+    else
+        model->rope.is_unknown = true;
+    return PEN_OK;
+}
+
 static pen_status read_known(const struct pen__model_part *part,
                              struct pen_model *model, struct pen_text *why)
 {
@@ -448,7 +466,7 @@ static pen_status read_known(const struct pen__model_part *part,
     if (status != PEN_OK)
         return status;
     if (model->family >= PEN_FAMILY_OPT)
-        return pen__model_read_planned(json, model, why);
+        return read_planned(json, model, why);
     return model->family == PEN_FAMILY_GPT2 ? read_gpt2(json, model, why)
                                             : read_llama(json, model, why);
 }

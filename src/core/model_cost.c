@@ -86,7 +86,7 @@ static struct widths widths_of(const struct pen_model *model,
  * has a place for it, too: that of a gradient which is not there yet.
  */
 static void drop_recomputed(const struct widths *w, uint64_t heads,
-                            const struct pen_workload *work,
+                            bool has_experts, const struct pen_workload *work,
                             struct pen_layer_cost *out)
 {
     const struct pen_recomputed again =
@@ -102,12 +102,30 @@ static void drop_recomputed(const struct widths *w, uint64_t heads,
     if (again.wide)
         held += w->wide;
     uint64_t dropped = held + passing;
-    if (again.wide)
+    if (again.wide && !has_experts) /* whose scratch has the room */
         passing += w->wide - w->inner;
     uint64_t stats = again.attention ? heads * work->stat_bytes : 0;
     out->stash_bytes -= rows * (dropped * work->element_bytes + stats);
     out->hold_bytes += rows * held * work->element_bytes;
     out->again_bytes = rows * (passing * work->element_bytes + stats);
+}
+
+/* Logits and gates, where copies of tokens are, and the copies on their way. */
+static void add_routing(const struct pen_model *model,
+                        const struct pen_workload *work,
+                        struct pen_layer_cost *out, uint64_t *stash)
+{
+    uint64_t rows = work->batch * work->sequence;
+    uint64_t slots = rows * model->experts_per_token;
+    uint64_t logits = rows * model->num_experts * work->stat_bytes;
+    const uint64_t index = sizeof(int32_t);
+    *stash += logits + slots * (work->stat_bytes + 3 * index) +
+              model->num_experts * index;
+    out->hold_bytes += logits;
+    out->copy_bytes =
+        slots * ((model->hidden + 2 * (uint64_t)model->expert_intermediate) *
+                     work->element_bytes +
+                 work->stat_bytes);
 }
 
 static void block_cost(const struct pen_model *model, uint32_t block,
@@ -143,11 +161,14 @@ static void block_cost(const struct pen_model *model, uint32_t block,
     out->output_bytes = boundary;
     out->stash_bytes = boundary;
     out->hold_bytes = boundary + rows * held * work->element_bytes;
+    if (it->mlp == PEN_MLP_EXPERTS)
+        add_routing(model, work, out, &stash);
     if (work->recompute == PEN_RECOMPUTE_FULL)
         out->hold_bytes += stash;
     else
         out->stash_bytes += stash;
-    drop_recomputed(&w, model->num_heads, work, out);
+    drop_recomputed(&w, model->num_heads, it->mlp == PEN_MLP_EXPERTS, work,
+                    out);
     const struct pen_recomputed again =
         pen_recomputed_of(work->recompute, work->modules);
     if (again.attention)

@@ -68,6 +68,7 @@ struct pen_layer_cost {
     uint64_t stash_bytes;  /* from forward to backward, the input included */
     uint64_t hold_bytes;   /* from backward input to backward weight */
     uint64_t again_bytes;  /* of scratch, for what is computed again */
+    uint64_t copy_bytes;   /* of scratch, for copies of tokens for experts */
     double again_flops;    /* of selective recomputation, in the backward */
 };
 

@@ -1,8 +1,8 @@
 /*
- * Families that are planned and not trained: which keys their config.json has,
- * where each goes, and what it means when it is absent. Reader and printer go
- * by the same rows, so what is printed is read as the same model. Scaling of
- * rotary positions costs nothing and is not kept.
+ * Families whose keys stand in tables: which keys their config.json has, where
+ * each goes, and what it means when it is absent. Reader and printer go by the
+ * same rows, so what is printed is read as the same model. Scaling of rotary
+ * positions is not read here.
  */
 #include "core/model_internal.h"
 
@@ -261,10 +261,14 @@ static pen_status finish_qwen3_moe(const struct pen_json *json,
                                    struct pen_text *why)
 {
     bool has_windows = false;
+    bool is_normal = false;
     pen_status status =
         pen__config_flag(json, "use_sliding_window", &has_windows, why);
+    if (status == PEN_OK)
+        status = pen__config_flag(json, "norm_topk_prob", &is_normal, why);
     if (!has_windows)
         model->window = 0;
+    model->has_plain_gates = !is_normal;
     model->rope.kind = PEN_ROPE_DEFAULT;
     model->has_attention_out_bias = model->has_qkv_bias;
     model->has_qk_norm = true;
@@ -525,6 +529,7 @@ void pen__model_print_planned(const struct pen_model *model,
         pen__config_add_flag(out, "do_layer_norm_before", !model->is_post_norm);
     if (model->family == PEN_FAMILY_QWEN3_MOE) {
         pen__config_add_flag(out, "use_sliding_window", model->window > 0);
+        pen__config_add_flag(out, "norm_topk_prob", !model->has_plain_gates);
         print_dense_blocks(model, out);
     }
 }

@@ -97,7 +97,8 @@ static const struct series {
                     "'model_type':'qwen3_moe','vocab_size':151936,"
                     "'head_dim':128,'max_position_embeddings':40960,"
                     "'rope_theta':1000000.0,'num_experts':128,"
-                    "'num_experts_per_tok':8,'torch_dtype':'bfloat16'"},
+                    "'num_experts_per_tok':8,'norm_topk_prob':true,"
+                    "'torch_dtype':'bfloat16'"},
     [DEEPSEEK] = {llama_keys,
                   "'model_type':'deepseek_v3','vocab_size':129280,"
                   "'max_position_embeddings':163840,'q_lora_rank':1536,"

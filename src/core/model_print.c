@@ -50,10 +50,9 @@ static void add_gpt2(const struct pen_model *model, struct pen_text *out)
     pen__config_add_real(out, "attn_pdrop", 0);
 }
 
-static void add_rope(const struct pen_rope *rope, struct pen_text *out)
+static void add_scaling(const struct pen_rope *rope, struct pen_text *out)
 {
-    pen__config_add_real(out, "rope_theta", rope->theta);
-    if (rope->kind == PEN_ROPE_DEFAULT)
+    if (rope->kind != PEN_ROPE_LINEAR && rope->kind != PEN_ROPE_LLAMA3)
         return;
     bool is_llama3 = rope->kind == PEN_ROPE_LLAMA3;
     pen_text_add(out, ",\n  \"rope_scaling\": {\n  \"rope_type\": \"%s\"",
@@ -99,7 +98,8 @@ static void add_llama(const struct pen_model *model, struct pen_text *out)
     if (model->family == PEN_FAMILY_LLAMA || model->family == PEN_FAMILY_QWEN3)
         pen__config_add_flag(out, "attention_bias",
                              model->has_attention_out_bias);
-    add_rope(&model->rope, out);
+    pen__config_add_real(out, "rope_theta", model->rope.theta);
+    add_scaling(&model->rope, out);
     add_window(model, out);
 }
 
@@ -118,9 +118,10 @@ void pen_model_print(const struct pen_model *model, struct pen_text *out)
                          model->has_tied_embeddings);
     if (model->family == PEN_FAMILY_GENERAL)
         pen__model_print_general(model, out);
-    else if (model->family >= PEN_FAMILY_OPT)
+    else if (model->family >= PEN_FAMILY_OPT) {
         pen__model_print_planned(model, out);
-    else if (model->family == PEN_FAMILY_GPT2)
+        add_scaling(&model->rope, out);
+    } else if (model->family == PEN_FAMILY_GPT2)
         add_gpt2(model, out);
     else
         add_llama(model, out);

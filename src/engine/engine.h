@@ -114,6 +114,51 @@ struct pen_linear {
     size_t rows;
     struct pen_parameter *weight; /* outputs x inputs */
     struct pen_parameter *bias;   /* 1 x outputs */
+    bool is_ragged; /* rows differ from call to call; prepared for the most */
+};
+
+/*
+ * Which experts take a token, and with which gates. Logits are x W^T, of stats
+ * and with the master values of W whatever the dtype. Each row chooses the
+ * experts of its largest logits, of equal ones the first; their gates are the
+ * softmax over all logits, or over those chosen where `is_normal`.
+ *
+ * Two losses keep experts busy alike and logits small, with p the softmax over
+ * all, `tokens` the number of rows that chose an expert, means over rows:
+ *
+ *   aux * experts / chosen * sum over experts of mean(p) * tokens / rows
+ *   z * mean(log(sum(exp(logits)))^2)
+ *
+ * Only their gradients are computed; `tokens` counts as a constant.
+ */
+struct pen_router {
+    size_t rows;
+    size_t chosen;
+    bool is_normal;
+    double aux;
+    double z;
+    struct pen_parameter *weight; /* vectors: experts x inputs */
+};
+
+/* What the forward of a router leaves for its backward. */
+struct pen_route {
+    const void *logits;    /* rows x experts stats */
+    const void *gates;     /* rows x chosen stats */
+    const int32_t *choice; /* likewise; ascending in a row */
+    const int32_t *tokens; /* of each expert */
+};
+
+/*
+ * Rows on their way to experts. Row r has `chosen` slots from r * chosen on,
+ * one for each of its experts; sorted by expert, they are copies of rows, and
+ * slot s is copy at[s], copy p is that of slot order[p].
+ */
+struct pen_dispatch {
+    size_t rows;
+    size_t chosen;
+    size_t width;
+    const int32_t *order;
+    const int32_t *at;
 };
 
 enum pen_norm_kind {
@@ -505,6 +550,38 @@ struct pen_engine_ops {
                             const struct pen_swiglu *swiglu, const void *gate,
                             const void *up, const void *dy, void *dgate,
                             void *dup);
+
+    /*
+     * These seven are NULL in an engine without experts. Adds to dx, and to
+     * what the dlogits of the last backward of the input are for.
+     */
+    void (*route_forward)(struct pen_engine *engine,
+                          const struct pen_router *router, const void *x,
+                          void *logits, void *gates, int32_t *choice);
+    void (*route_backward_input)(struct pen_engine *engine,
+                                 const struct pen_router *router,
+                                 const struct pen_route *route,
+                                 const void *dgates, void *dlogits, void *dx);
+    void (*route_backward_weight)(struct pen_engine *engine,
+                                  const struct pen_router *router,
+                                  const void *x, const void *dlogits);
+
+    /* Copies, and sums of copies; add may be NULL or y. */
+    void (*dispatch_rows)(struct pen_engine *engine,
+                          const struct pen_dispatch *dispatch, const void *x,
+                          void *y);
+    void (*collect_rows)(struct pen_engine *engine,
+                         const struct pen_dispatch *dispatch, const void *x,
+                         const void *add, void *y);
+
+    /* Copies times the gates of their slots. y may be x, dx may be dy. */
+    void (*gate_forward)(struct pen_engine *engine,
+                         const struct pen_dispatch *dispatch, const void *gates,
+                         const void *x, void *y);
+    void (*gate_backward)(struct pen_engine *engine,
+                          const struct pen_dispatch *dispatch,
+                          const void *gates, const void *x, const void *dy,
+                          void *dgates, void *dx);
 
     /* In place; the backward of a turn is the turn back. */
     void (*rotary_forward)(struct pen_engine *engine,

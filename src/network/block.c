@@ -13,7 +13,10 @@
  * its own way from a to out and from b to down. What the pieces make of these
  * is added up, and so are their gradients of a and b. The first piece adds x,
  * middle and the biases.
+ *
+ * A block with experts has these (experts.h) in place of wide and down.
  */
+#include "network/experts.h"
 #include "network/projection.h"
 
 #include <math.h>
@@ -44,7 +47,10 @@ struct block {
     struct pen__shape shape;
     struct pen_norm attention_norm;
     struct pen_norm mlp_norm;
+    struct pen__experts *experts; /* owned; NULL: one MLP for all tokens */
 
+    /* What the experts have of stash, hold and scratch. */
+    size_t experts_stash, experts_hold, experts_scratch;
     /* In the stash. */
     size_t mean1, rstd1, middle, mean2, rstd2;
     /* In the stash, or in the scratch when computed again. */
@@ -65,6 +71,7 @@ static struct block *block_of(struct pen__layer *layer)
 
 static void free_block(struct pen__layer *layer)
 {
+    pen__experts_free(block_of(layer)->experts);
     free(layer);
 }
 
@@ -107,6 +114,18 @@ static void *wide_of(const struct block *block, const struct piece *piece,
         return pen__at(pass->stash, piece->wide);
     return pass->hold != NULL ? pen__at(pass->hold, piece->wide)
                               : pen__at(pass->scratch, block->inner_gradient);
+}
+
+static struct pen__experts_pass experts_pass(const struct block *block,
+                                             const struct pen__pass *pass)
+{
+    return (struct pen__experts_pass){
+        .engine = pass->engine,
+        .stash = pen__at(pass->stash, block->experts_stash),
+        .hold = pass->hold == NULL ? NULL
+                                   : pen__at(pass->hold, block->experts_hold),
+        .scratch = pen__at(pass->scratch, block->experts_scratch),
+        .share = (double)block->shape.rows / pass->microbatch->loss_count};
 }
 
 /* ---- what pieces make together ---- */
@@ -209,17 +228,12 @@ static void forward_attention(const struct block *block,
     add_results(block, pass, middle);
 }
 
-/* Without y it fills the stash only. */
-static void forward(struct pen__layer *layer, const struct pen__pass *pass,
-                    const void *x, void *y)
+static void forward_mlp(const struct block *block, const struct pen__pass *pass,
+                        void *y)
 {
-    const struct block *block = block_of(layer);
     struct pen_engine *engine = pass->engine;
     uint32_t first = pass->tensor->first;
     void *middle = pen__at(pass->stash, block->middle);
-    compute_a(block, pass, x);
-    forward_attention(block, pass, x, middle);
-    compute_b(block, pass);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
         if (y == NULL && block->again.wide)
@@ -235,6 +249,24 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     }
     if (y != NULL)
         add_results(block, pass, y);
+}
+
+/* Without y it fills the stash only. */
+static void forward(struct pen__layer *layer, const struct pen__pass *pass,
+                    const void *x, void *y)
+{
+    const struct block *block = block_of(layer);
+    void *middle = pen__at(pass->stash, block->middle);
+    compute_a(block, pass, x);
+    forward_attention(block, pass, x, middle);
+    compute_b(block, pass);
+    if (block->experts == NULL) {
+        forward_mlp(block, pass, y);
+        return;
+    }
+    const struct pen__experts_pass experts = experts_pass(block, pass);
+    pen__experts_forward(block->experts, &experts,
+                         normed(block, pass, block->b), middle, y);
 }
 
 /* ---- backward ---- */
@@ -269,10 +301,16 @@ static void backward_mlp(const struct block *block,
     void *db = pen__at(pass->hold, block->b_gradient);
     if (block->again.wide && block->again.norms)
         compute_b(block, pass);
-    for (uint32_t i = 0; i < block->num_pieces; i++)
-        backward_piece(block, &block->pieces[i], pass, dy,
-                       result_of(block, pass, i, db));
-    add_results(block, pass, db);
+    if (block->experts != NULL) {
+        const struct pen__experts_pass experts = experts_pass(block, pass);
+        pen__experts_backward_input(block->experts, &experts,
+                                    normed(block, pass, block->b), dy, db);
+    } else {
+        for (uint32_t i = 0; i < block->num_pieces; i++)
+            backward_piece(block, &block->pieces[i], pass, dy,
+                           result_of(block, pass, i, db));
+        add_results(block, pass, db);
+    }
     pass->engine->ops->norm_backward_input(
         pass->engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
         pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),
@@ -323,8 +361,8 @@ static void backward_input(struct pen__layer *layer,
             pen__at(pass->hold, block->middle_gradient), dx);
 }
 
-static void weigh_mlp(const struct block *block, const struct pen__pass *pass,
-                      const void *dy)
+static void weigh_features(const struct block *block,
+                           const struct pen__pass *pass, const void *dy)
 {
     struct pen_engine *engine = pass->engine;
     const struct pen_engine_ops *ops = engine->ops;
@@ -338,8 +376,20 @@ static void weigh_mlp(const struct block *block, const struct pen__pass *pass,
                                     normed(block, pass, block->b),
                                     pen__at(pass->hold, piece->wide_gradient));
     }
-    ops->norm_backward_weight(
-        engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
+}
+
+static void weigh_mlp(const struct block *block, const struct pen__pass *pass,
+                      const void *dy)
+{
+    if (block->experts != NULL) {
+        const struct pen__experts_pass experts = experts_pass(block, pass);
+        pen__experts_backward_weight(block->experts, &experts,
+                                     normed(block, pass, block->b), dy);
+    } else {
+        weigh_features(block, pass, dy);
+    }
+    pass->engine->ops->norm_backward_weight(
+        pass->engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
         pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),
         pen__at(pass->hold, block->b_gradient));
 }
@@ -449,6 +499,10 @@ static pen_status add_parameters(struct block *block,
         status = pen__add_norm(network, layer, PEN_PART_MLP_NORM,
                                PEN_PART_MLP_NORM_BIAS, block->shape.rows,
                                &block->mlp_norm, why);
+    if (pen_model_block_is_sparse(network->options.model, layer - 1))
+        return status == PEN_OK
+                   ? pen__experts_create(network, layer, &block->experts, why)
+                   : status;
     for (uint32_t i = 0; i < block->num_pieces && status == PEN_OK; i++)
         status = add_features(block, &block->pieces[i], network, layer,
                               first + i, why);
@@ -500,6 +554,18 @@ static void lay_out_scratch(struct block *block,
         pen__take(end, row * block->shape.hidden);
 }
 
+static void lay_out_experts(struct block *block)
+{
+    const struct pen__experts *experts = block->experts;
+    struct pen__layer *base = &block->base;
+    if (experts == NULL)
+        return;
+    block->experts_stash = pen__take(&base->stash_bytes, experts->stash_bytes);
+    block->experts_hold = pen__take(&base->hold_bytes, experts->hold_bytes);
+    block->experts_scratch =
+        pen__take(&base->scratch_bytes, experts->scratch_bytes);
+}
+
 static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
 {
     struct pen__layer *base = &block->base;
@@ -525,6 +591,7 @@ static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
         piece->wide_gradient =
             pen__take(&base->hold_bytes, row * piece->swiglu.stride);
     }
+    lay_out_experts(block);
     lay_out_scratch(block, tensor);
 }
 
@@ -544,6 +611,7 @@ pen_status pen__block_create(struct pen_network *network, uint32_t layer,
     block->num_pieces = count;
     pen_status status = add_parameters(block, network, layer, why);
     if (status != PEN_OK) {
+        pen__experts_free(block->experts);
         free(block);
         return status;
     }

@@ -24,6 +24,7 @@ struct pen_network {
     bool is_adding_copies;  /* of what an earlier piece has */
     uint32_t adding_shared; /* pieces that share them; 0: one */
     uint32_t adding_piece;
+    uint32_t adding_expert;
     uint32_t adding_kind;         /* of those that one piece has of a tensor */
     struct pen__copies *copies;   /* of parameters; NULL: none */
     struct pen__layer *gathering; /* embedding tied to a head elsewhere */

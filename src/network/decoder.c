@@ -98,7 +98,8 @@ pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
     struct pen_network_parameter added = {.is_value_only =
                                               network->is_adding_values};
     for (size_t i = 0; i < count; i++) {
-        uint32_t tensor = pen_model_find_part(model, layer, parts[i].part);
+        uint32_t tensor = pen_model_find_expert_part(
+            model, layer, network->adding_expert, parts[i].part);
         if (tensor < model->num_tensors)
             append_tensor(model, tensor, &parts[i].cut, &added);
     }
@@ -198,6 +199,13 @@ pen_status pen_network_check_pieces(const struct pen_model *model,
     uint32_t heads = model->num_kv_heads;
     if (pieces <= 1)
         return PEN_OK;
+    if (model->num_experts > 0) {
+        pen_why(why,
+                "a model with experts cannot be cut into %u pieces; train it "
+                "without tensor parallelism",
+                pieces);
+        return PEN_INVALID;
+    }
     if (model->num_heads % pieces != 0)
         pen_why(why, "the model's %u attention heads", model->num_heads);
     else if (heads % pieces != 0 && pieces % heads != 0)

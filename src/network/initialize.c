@@ -8,7 +8,8 @@
 
 static bool writes_to_stream(enum pen_part part)
 {
-    return part == PEN_PART_ATTENTION_OUT || part == PEN_PART_DOWN;
+    return part == PEN_PART_ATTENTION_OUT || part == PEN_PART_DOWN ||
+           part == PEN_PART_EXPERT_DOWN;
 }
 
 static bool is_gain(enum pen_part part)

@@ -54,6 +54,12 @@ struct pen_tensor_share {
     struct pen_group *group; /* borrowed; NULL: all pieces are here */
 };
 
+/* What losses of routers are multiplied by; see struct pen_router. */
+struct pen_router_losses {
+    double aux;
+    double z;
+};
+
 struct pen_network_options {
     struct pen_engine *engine;     /* borrowed until the network is freed */
     const struct pen_model *model; /* borrowed likewise */
@@ -67,7 +73,8 @@ struct pen_network_options {
     enum pen_recompute recompute;
     unsigned modules; /* of selective: 1u << PEN_MODULE_...; 0: cheap ones */
     struct pen_tensor_share tensor;
-    bool is_forward_only; /* no gradients: evaluation, generation */
+    struct pen_router_losses router; /* of blocks with experts */
+    bool is_forward_only;            /* no gradients: evaluation, generation */
 };
 
 /*

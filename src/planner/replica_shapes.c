@@ -57,6 +57,14 @@ static void add_layer(const struct pen_model *model, uint32_t layer,
         add(out, 1, count);
 }
 
+static size_t num_shapes(const struct pen_model *model, uint32_t layer)
+{
+    uint32_t first = 0;
+    return model->num_tensors > 0
+               ? pen_model_layer_tensors(model, layer, &first)
+               : 1;
+}
+
 pen_status pen_replica_shapes_of_layers(const struct pen_model *model,
                                         const struct pen_layer_range *ranges,
                                         size_t num_ranges, uint32_t share,
@@ -65,9 +73,10 @@ pen_status pen_replica_shapes_of_layers(const struct pen_model *model,
 {
     size_t count = 0;
     for (size_t i = 0; i < num_ranges; i++)
-        count += ranges[i].count;
+        for (uint32_t k = 0; k < ranges[i].count; k++)
+            count += num_shapes(model, ranges[i].first + k);
     struct pen_replica_shapes shapes = {
-        .at = calloc(count * PEN_PARTS + 1, sizeof *shapes.at)};
+        .at = calloc(count + 1, sizeof *shapes.at)};
     if (shapes.at == NULL)
         return fail(&shapes, why);
     double first = 0;

@@ -68,6 +68,7 @@ struct pen_trainer_options {
     size_t global_batch; /* samples of a step; a multiple of micro_batch */
     enum pen_recompute recompute;
     unsigned modules; /* of selective recomputation, as those of a network */
+    struct pen_router_losses router; /* of a model with experts */
 
     /* All below may be zero: one process, one stage. */
     struct pen_transport *transport; /* borrowed, as the two below */

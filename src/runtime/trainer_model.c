@@ -42,6 +42,7 @@ static pen_status make_decoder(struct pen_trainer *trainer,
         .modules = options->modules,
         .tensor = share_of(trainer),
         .has_no_room = trainer->layout.drops_gradients,
+        .router = options->router,
         .is_forward_only = options->is_forward_only};
     return pen_network_create(&range, out, why);
 }

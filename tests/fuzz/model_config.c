@@ -18,8 +18,8 @@ static uint64_t check_tensor(const struct pen_model *model, uint32_t tensor)
     pen_model_tensor(model, tensor, &info);
     PEN_BUG_UNLESS(info.layer < model->num_layers);
     PEN_BUG_UNLESS(info.form->num_elements > 0);
-    PEN_BUG_UNLESS(pen_model_find_part(model, info.layer, info.form->part) ==
-                   tensor);
+    PEN_BUG_UNLESS(pen_model_find_expert_part(model, info.layer, info.expert,
+                                              info.form->part) == tensor);
     PEN_BUG_UNLESS(strlen(pen_model_bare_name(model, info.name)) > 0);
     return info.form->num_elements;
 }

@@ -15,7 +15,7 @@ import sys
 
 import torch
 from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig,
-                          Qwen3Config)
+                          MixtralConfig, Qwen3Config, Qwen3MoeConfig)
 
 MODELS = {
     "gpt2": GPT2Config(n_embd=32, n_layer=3, n_head=4, n_positions=64,
@@ -28,6 +28,17 @@ MODELS = {
                          num_attention_heads=4, num_key_value_heads=2,
                          head_dim=8, intermediate_size=48, vocab_size=101,
                          max_position_embeddings=64),
+    "mixtral": MixtralConfig(hidden_size=32, num_hidden_layers=2,
+                             num_attention_heads=4, num_key_value_heads=2,
+                             intermediate_size=24, num_local_experts=3,
+                             num_experts_per_tok=2, vocab_size=101,
+                             max_position_embeddings=64),
+    "qwen3_moe": Qwen3MoeConfig(hidden_size=32, num_hidden_layers=2,
+                                num_attention_heads=4, num_key_value_heads=2,
+                                head_dim=8, intermediate_size=48,
+                                moe_intermediate_size=16, num_experts=5,
+                                num_experts_per_tok=2, mlp_only_layers=[0],
+                                vocab_size=101, max_position_embeddings=64),
 }
 TOKENS = torch.arange(60).reshape(3, 20) * 7 % 101
 

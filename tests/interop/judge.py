@@ -30,6 +30,26 @@ def worst_loss(truth, found):
     return max(abs(a - b) / abs(a) for a, b in zip(truth, found))
 
 
+def published(model, tensors):
+    """Tensors by the names of published files, of which transformers fuses some in memory."""
+    names = {"mixtral": ("w1", "w3", "w2")}.get(model, ("gate_proj", "up_proj", "down_proj"))
+    found = {}
+    for name, tensor in tensors.items():
+        if model == "mixtral":
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+        base, _, last = name.rpartition(".")
+        if last == "gate_up_proj":
+            for expert, (gate, up) in enumerate(np.split(t, 2) for t in tensor):
+                found[f"{base}.{expert}.{names[0]}.weight"] = gate
+                found[f"{base}.{expert}.{names[1]}.weight"] = up
+        elif last == "down_proj":
+            for expert, down in enumerate(tensor):
+                found[f"{base}.{expert}.{names[2]}.weight"] = down
+        else:
+            found[name] = tensor
+    return found
+
+
 def check_gradients(what, truth, found):
     """Each tensor for itself."""
     assert found.keys() == truth.keys(), found.keys() ^ truth.keys()

@@ -37,8 +37,9 @@ static void expect_consistent(const struct pen_model *model)
     for (uint32_t i = 0; i < model->num_tensors; i++) {
         pen_model_tensor(model, i, &info);
         by_tensor += info.form->num_elements;
-        assert_int_equal(
-            i, pen_model_find_part(model, info.layer, info.form->part));
+        assert_int_equal(i, pen_model_find_expert_part(model, info.layer,
+                                                       info.expert,
+                                                       info.form->part));
     }
     uint32_t next = 0;
     for (uint32_t layer = 0; layer < model->num_layers; layer++) {

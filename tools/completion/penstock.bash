@@ -41,7 +41,8 @@ _penstock_train_options() {
         --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
         --stale-after --stale-discount --predict-weights --stage-replicas --stage-layers --replica-shares \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --muon-lr \
-        --muon-momentum --muon-plain-momentum --muon-adjust-lr --bf16 \
+        --muon-momentum --muon-plain-momentum --muon-adjust-lr \
+        --moe-aux-loss-coeff --moe-z-loss-coeff --bf16 \
         --engine --threads --recompute-granularity --recompute-modules --recompute-stages --save --save-interval --save-keep \
         --run --log --log-interval --probe --probe-steps --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \

@@ -755,6 +755,7 @@ struct pen_trainer_options pen__train_layout_options(
         .logical_tensor = (uint32_t)args->logical_tensor,
         .sharding = (enum pen_sharding)args->sharding,
         .tensor_size = (uint32_t)args->tensor_size,
+        .router = args->router,
         .has_fast_sums = args->has_fast_sums,
         .has_sparse_sums = args->has_sparse_sums,
         .stage_code = args->stage_code,

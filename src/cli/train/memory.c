@@ -119,7 +119,7 @@ activation_bytes(const struct pen__train_memory_question *question,
                                     .sequence = question->sample.num_ids,
                                     .element_bytes = args->is_bf16 ? 2 : 4,
                                     .stat_bytes = 4};
-    double bytes = 0, hold = 0, output = 0, again = 0;
+    double bytes = 0, hold = 0, output = 0, again = 0, copies = 0;
     for (uint32_t i = 0; i < layers->count; i++) {
         struct pen_layer_cost kept, plain;
         workload.recompute = PEN_RECOMPUTE_NONE;
@@ -136,10 +136,11 @@ activation_bytes(const struct pen__train_memory_question *question,
         again = larger(again, is_whole ? (double)plain.stash_bytes -
                                              (double)kept.stash_bytes
                                        : (double)kept.again_bytes);
+        copies = larger(copies, (double)plain.copy_bytes);
     }
     return bytes +
            needs->kept * input_bytes(question, layers->first, &workload) +
-           hold + 2 * output + again;
+           hold + 2 * output + again + copies;
 }
 
 /*

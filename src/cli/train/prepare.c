@@ -200,6 +200,29 @@ static pen_status check_shares(const struct pen__training *training,
     return PEN_INVALID;
 }
 
+/* Losses of routers need routers, whose experts keep whole gradients. */
+static pen_status check_router(const struct pen__training *training,
+                               struct pen_text *why)
+{
+    const struct pen_model *model = training->pretrained.model.decoder;
+    const struct pen_router_losses *router = &training->args.router;
+    bool has_experts = model != NULL && model->num_experts > 0;
+    bool has_losses = router->aux != 0 || router->z != 0;
+    if (!has_experts && has_losses)
+        pen_why(why,
+                "%s is for models with experts, and this one has none. Drop it",
+                router->aux > 0 ? "--moe-aux-loss-coeff"
+                                : "--moe-z-loss-coeff");
+    else if (has_experts && training->args.sharding > PEN_SHARDING_ZERO1)
+        pen_why(why,
+                "--sharding %s needs a model without experts. Use --sharding "
+                "zero1",
+                pen_sharding_names[training->args.sharding]);
+    else
+        return PEN_OK;
+    return PEN_INVALID;
+}
+
 /* Muon steps whole matrices of text models, and all replicas alike. */
 static pen_status check_muon(const struct pen__training *training,
                              struct pen_text *why)
@@ -338,6 +361,8 @@ static pen_status make_layout(struct pen__training *training,
         status = check_muon(training, why);
     if (status == PEN_OK)
         status = check_shares(training, is_open, why);
+    if (status == PEN_OK)
+        status = check_router(training, why);
     bool has_shares = training->args.replica_shares != NULL;
     if (status == PEN_OK && is_open && (kept != 0 || has_shares))
         training->args.logical_replicas =

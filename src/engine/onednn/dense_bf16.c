@@ -317,11 +317,10 @@ static pen_status note_packing(struct pen__onednn *self,
     return write_kernels(self, why);
 }
 
-static pen_status linear_prepare(struct pen_engine *engine,
-                                 const struct pen_linear *linear,
-                                 struct pen_text *why)
+static pen_status prepare_rows(struct pen__onednn *self,
+                               const struct pen_linear *linear,
+                               struct pen_text *why)
 {
-    struct pen__onednn *self = (struct pen__onednn *)engine;
     if (prepared(linear) != NULL)
         return PEN_OK;
     struct operands operands;
@@ -353,11 +352,65 @@ static pen_status linear_prepare(struct pen_engine *engine,
     return PEN_OK;
 }
 
-static void linear_forward(struct pen_engine *engine,
-                           const struct pen_linear *linear, const void *x,
-                           const void *add, void *y)
+/* The largest power of two that is not more. */
+static size_t largest_power(size_t rows)
+{
+    size_t power = 1;
+    while (power <= rows / 2)
+        power *= 2;
+    return power;
+}
+
+/* A primitive is for one number of rows: any number is a sum of powers of two.
+ */
+static pen_status linear_prepare(struct pen_engine *engine,
+                                 const struct pen_linear *linear,
+                                 struct pen_text *why)
 {
     struct pen__onednn *self = (struct pen__onednn *)engine;
+    if (!linear->is_ragged)
+        return prepare_rows(self, linear, why);
+    struct pen_linear part = *linear;
+    pen_status status = PEN_OK;
+    for (part.rows = largest_power(linear->rows);
+         status == PEN_OK && part.rows > 0; part.rows /= 2)
+        status = prepare_rows(self, &part, why);
+    return status;
+}
+
+/* The first rows that one primitive takes; false when none are left. */
+struct part {
+    struct pen_linear linear;
+    size_t first;
+    size_t end;
+};
+
+static bool next_part(struct part *part)
+{
+    part->first += part->linear.rows;
+    if (part->first == part->end)
+        return false;
+    part->linear.rows = part->linear.is_ragged
+                            ? largest_power(part->end - part->first)
+                            : part->end - part->first;
+    return true;
+}
+
+static struct part parts_of(const struct pen_linear *linear)
+{
+    struct part part = {.linear = *linear, .end = linear->rows};
+    part.linear.rows = 0;
+    return part;
+}
+
+static const void *row_of(const void *matrix, size_t row, size_t columns)
+{
+    return matrix == NULL ? NULL : (const uint16_t *)matrix + row * columns;
+}
+
+static void forward(struct pen__onednn *self, const struct pen_linear *linear,
+                    const void *x, const void *add, const void *y)
+{
     struct pen__dense *dense = prepared(linear);
     PEN_BUG_UNLESS(dense != NULL);
     const void *pointers[5] = {x, linear->weight->half, y};
@@ -372,11 +425,22 @@ static void linear_forward(struct pen_engine *engine,
                      pointers, self->scratch);
 }
 
-static void linear_backward_input(struct pen_engine *engine,
-                                  const struct pen_linear *linear,
-                                  const void *dy, void *dx)
+static void linear_forward(struct pen_engine *engine,
+                           const struct pen_linear *linear, const void *x,
+                           const void *add, void *y)
 {
-    struct pen__onednn *self = (struct pen__onednn *)engine;
+    const struct pen_parameter_shape *shape = &linear->weight->shape;
+    for (struct part part = parts_of(linear); next_part(&part);)
+        forward((struct pen__onednn *)engine, &part.linear,
+                row_of(x, part.first, shape->columns),
+                row_of(add, part.first, shape->rows),
+                row_of(y, part.first, shape->rows));
+}
+
+static void backward_input(struct pen__onednn *self,
+                           const struct pen_linear *linear, const void *dy,
+                           const void *dx)
+{
     struct pen__dense *dense = prepared(linear);
     PEN_BUG_UNLESS(dense != NULL);
     const void *pointers[] = {dx, linear->weight->half, dy};
@@ -384,11 +448,21 @@ static void linear_backward_input(struct pen_engine *engine,
                      pointers, self->scratch);
 }
 
-static void linear_backward_weight(struct pen_engine *engine,
-                                   const struct pen_linear *linear,
-                                   const void *x, const void *dy)
+static void linear_backward_input(struct pen_engine *engine,
+                                  const struct pen_linear *linear,
+                                  const void *dy, void *dx)
 {
-    struct pen__onednn *self = (struct pen__onednn *)engine;
+    const struct pen_parameter_shape *shape = &linear->weight->shape;
+    for (struct part part = parts_of(linear); next_part(&part);)
+        backward_input((struct pen__onednn *)engine, &part.linear,
+                       row_of(dy, part.first, shape->rows),
+                       row_of(dx, part.first, shape->columns));
+}
+
+static void backward_weight(struct pen__onednn *self,
+                            const struct pen_linear *linear, const void *x,
+                            const void *dy)
+{
     struct pen_parameter *weight = linear->weight;
     struct pen__dense *dense = prepared(linear);
     PEN_BUG_UNLESS(dense != NULL);
@@ -400,8 +474,19 @@ static void linear_backward_weight(struct pen_engine *engine,
                      pointers, self->scratch);
     weight->is_gradient_zero = false;
     if (linear->bias != NULL)
-        self->rows->add_columns(engine, linear->rows, weight->shape.rows, dy,
-                                pen__gradient(linear->bias));
+        self->rows->add_columns(&self->engine, linear->rows, weight->shape.rows,
+                                dy, pen__gradient(linear->bias));
+}
+
+static void linear_backward_weight(struct pen_engine *engine,
+                                   const struct pen_linear *linear,
+                                   const void *x, const void *dy)
+{
+    const struct pen_parameter_shape *shape = &linear->weight->shape;
+    for (struct part part = parts_of(linear); next_part(&part);)
+        backward_weight((struct pen__onednn *)engine, &part.linear,
+                        row_of(x, part.first, shape->columns),
+                        row_of(dy, part.first, shape->rows));
 }
 
 void pen__dense_bf16_ops(struct pen_engine_ops *ops)

@@ -74,11 +74,15 @@ static pen_status linear_prepare(struct pen_engine *engine,
                                  struct pen_text *why)
 {
     struct pen__onednn *self = (struct pen__onednn *)engine;
+    struct pen_linear part = *linear;
     (void)why;
     pen__packing_write_kernels(self);
-    note(self, forward_of(linear));
-    note(self, input_gradient_of(linear));
-    note(self, weight_gradient_of(linear));
+    do {
+        note(self, forward_of(&part));
+        note(self, input_gradient_of(&part));
+        note(self, weight_gradient_of(&part));
+        part.rows /= 2; /* fewer rows may take another way */
+    } while (linear->is_ragged && part.rows > 0);
     return PEN_OK;
 }
 

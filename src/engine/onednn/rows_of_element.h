@@ -14,6 +14,7 @@ enum { PIECE = 4096, COLUMNS = 64 };
 
 #include "engine/onednn/attention_of_element.h"
 #include "engine/onednn/embedding_of_element.h"
+#include "engine/onednn/experts_of_element.h"
 #include "engine/onednn/flat_of_element.h"
 #include "engine/onednn/images_of_element.h"
 #include "engine/onednn/norm_of_element.h"
@@ -29,6 +30,13 @@ static void fill(struct pen_engine_ops *ops)
     ops->gelu_backward = gelu_backward;
     ops->swiglu_forward = swiglu_forward;
     ops->swiglu_backward = swiglu_backward;
+    ops->route_forward = route_forward;
+    ops->route_backward_input = route_backward_input;
+    ops->route_backward_weight = route_backward_weight;
+    ops->dispatch_rows = dispatch_rows;
+    ops->collect_rows = collect_rows;
+    ops->gate_forward = gate_forward;
+    ops->gate_backward = gate_backward;
     ops->rotary_forward = rotary_forward;
     ops->rotary_backward = rotary_backward;
     ops->cross_entropy = cross_entropy;

@@ -25,6 +25,7 @@ struct pen_parameter {
 
 #include "engine/reference/attention_of_real.h"
 #include "engine/reference/dense_of_real.h"
+#include "engine/reference/experts_of_real.h"
 #include "engine/reference/images_of_real.h"
 #include "engine/reference/muon_of_real.h"
 #include "engine/reference/parameter_of_real.h"
@@ -101,6 +102,13 @@ const struct pen_engine_ops REAL_OPS = {
     .gelu_backward = gelu_backward,
     .swiglu_forward = swiglu_forward,
     .swiglu_backward = swiglu_backward,
+    .route_forward = route_forward,
+    .route_backward_input = route_backward_input,
+    .route_backward_weight = route_backward_weight,
+    .dispatch_rows = dispatch_rows,
+    .collect_rows = collect_rows,
+    .gate_forward = gate_forward,
+    .gate_backward = gate_backward,
     .rotary_forward = rotary_forward,
     .rotary_backward = rotary_backward,
     .attention_prepare = attention_prepare,
