@@ -26,11 +26,28 @@ enum dimension {
     INNER, /* of the two-layer network in a block */
     EXPERTS,
     EXPERT_INNER,
+    SHARED_INNER,
+    QUERY_LOW,
+    KEY_LOW,
+    KEY_LOW_ROPE,
+    KEY_UP,
+    VALUES,
     VOCAB,
     POSITIONS
 };
 
-enum condition { ALWAYS, QKV_BIAS, OUT_BIAS, MLP_BIAS, QK_NORM, UNTIED };
+enum condition {
+    ALWAYS,
+    QKV_BIAS,
+    OUT_BIAS,
+    MLP_BIAS,
+    QK_NORM,
+    UNTIED,
+    LOW_QUERIES,
+    LOW_QUERIES_BIAS,
+    FULL_QUERIES,
+    SHARED_EXPERTS
+};
 
 /* Blocks whose MLP is one for all tokens, and blocks with experts. */
 enum blocks { BOTH, DENSE, SPARSE };
@@ -55,6 +72,11 @@ struct row {
     {                                                                          \
         PEN_LAYER_BLOCK, PEN_PART_##part, PEN_ROLE_##role, name,               \
             {rows, columns}, condition, DENSE, NULL                            \
+    }
+#define BESIDE_ROW(part, role, name, rows, columns, condition)                 \
+    {                                                                          \
+        PEN_LAYER_BLOCK, PEN_PART_##part, PEN_ROLE_##role, name,               \
+            {rows, columns}, condition, SPARSE, NULL                           \
     }
 #define SPARSE_ROW(part, name, rows, columns, tail)                            \
     {                                                                          \
@@ -120,6 +142,35 @@ static const struct row mixtral_rows[] = {
     LLAMA_HEAD,
 };
 
+static const struct row deepseek_v3_rows[] = {
+    ROW(EMBEDDING, TOKEN_EMBEDDING, MATRIX, "embed_tokens.weight", VOCAB, HIDDEN, ALWAYS),
+    ROW(BLOCK, ATTENTION_NORM, NORM, "input_layernorm.weight", HIDDEN, NONE, ALWAYS),
+    ROW(BLOCK, Q_DOWN, MATRIX, "self_attn.q_a_proj.weight", QUERY_LOW, HIDDEN, LOW_QUERIES),
+    ROW(BLOCK, Q_DOWN_BIAS, BIAS, "self_attn.q_a_proj.bias", QUERY_LOW, NONE, LOW_QUERIES_BIAS),
+    ROW(BLOCK, Q_LOW_NORM, NORM, "self_attn.q_a_layernorm.weight", QUERY_LOW, NONE, LOW_QUERIES),
+    ROW(BLOCK, Q, MATRIX, "self_attn.q_b_proj.weight", QUERIES, QUERY_LOW, LOW_QUERIES),
+    ROW(BLOCK, Q, MATRIX, "self_attn.q_proj.weight", QUERIES, HIDDEN, FULL_QUERIES),
+    ROW(BLOCK, KV_DOWN, MATRIX, "self_attn.kv_a_proj_with_mqa.weight", KEY_LOW_ROPE, HIDDEN, ALWAYS),
+    ROW(BLOCK, KV_DOWN_BIAS, BIAS, "self_attn.kv_a_proj_with_mqa.bias", KEY_LOW_ROPE, NONE, QKV_BIAS),
+    ROW(BLOCK, KV_LOW_NORM, NORM, "self_attn.kv_a_layernorm.weight", KEY_LOW, NONE, ALWAYS),
+    ROW(BLOCK, KV_UP, MATRIX, "self_attn.kv_b_proj.weight", KEY_UP, KEY_LOW, ALWAYS),
+    ROW(BLOCK, ATTENTION_OUT, MATRIX, "self_attn.o_proj.weight", HIDDEN, VALUES, ALWAYS),
+    ROW(BLOCK, ATTENTION_OUT_BIAS, BIAS, "self_attn.o_proj.bias", HIDDEN, NONE, OUT_BIAS),
+    ROW(BLOCK, MLP_NORM, NORM, "post_attention_layernorm.weight", HIDDEN, NONE, ALWAYS),
+    MLP_ROW(GATE, MATRIX, "mlp.gate_proj.weight", INNER, HIDDEN, ALWAYS),
+    MLP_ROW(UP, MATRIX, "mlp.up_proj.weight", INNER, HIDDEN, ALWAYS),
+    MLP_ROW(DOWN, MATRIX, "mlp.down_proj.weight", HIDDEN, INNER, ALWAYS),
+    BESIDE_ROW(SHARED_GATE, MATRIX, "mlp.shared_experts.gate_proj.weight", SHARED_INNER, HIDDEN, SHARED_EXPERTS),
+    BESIDE_ROW(SHARED_UP, MATRIX, "mlp.shared_experts.up_proj.weight", SHARED_INNER, HIDDEN, SHARED_EXPERTS),
+    BESIDE_ROW(SHARED_DOWN, MATRIX, "mlp.shared_experts.down_proj.weight", HIDDEN, SHARED_INNER, SHARED_EXPERTS),
+    SPARSE_ROW(ROUTER, "mlp.gate.weight", EXPERTS, HIDDEN, NULL),
+    BESIDE_ROW(ROUTER_OFFSET, FIXED, "mlp.gate.e_score_correction_bias", EXPERTS, NONE, ALWAYS),
+    SPARSE_ROW(EXPERT_GATE, "mlp.experts.", EXPERT_INNER, HIDDEN, ".gate_proj.weight"),
+    SPARSE_ROW(EXPERT_UP, "mlp.experts.", EXPERT_INNER, HIDDEN, ".up_proj.weight"),
+    SPARSE_ROW(EXPERT_DOWN, "mlp.experts.", HIDDEN, EXPERT_INNER, ".down_proj.weight"),
+    LLAMA_HEAD,
+};
+
 static const struct row qwen3_moe_rows[] = {
     LLAMA_ATTENTION,
     SPARSE_ROW(ROUTER, "mlp.gate.weight", EXPERTS, HIDDEN, NULL),
@@ -142,6 +193,7 @@ static const struct {
     [PEN_FAMILY_QWEN3] = {llama_rows, COUNT_OF(llama_rows)},
     [PEN_FAMILY_MIXTRAL] = {mixtral_rows, COUNT_OF(mixtral_rows)},
     [PEN_FAMILY_QWEN3_MOE] = {qwen3_moe_rows, COUNT_OF(qwen3_moe_rows)},
+    [PEN_FAMILY_DEEPSEEK_V3] = {deepseek_v3_rows, COUNT_OF(deepseek_v3_rows)},
 };
 
 static bool is_gpt2(const struct pen_model *model)
@@ -174,6 +226,19 @@ static uint64_t length_of(const struct pen_model *model, enum dimension which)
         return model->num_experts;
     case EXPERT_INNER:
         return model->expert_intermediate;
+    case SHARED_INNER:
+        return model->shared_intermediate;
+    case QUERY_LOW:
+        return model->q_lora_rank;
+    case KEY_LOW:
+        return model->kv_lora_rank;
+    case KEY_LOW_ROPE:
+        return (uint64_t)model->kv_lora_rank + model->qk_rope_dim;
+    case KEY_UP:
+        return ((uint64_t)model->qk_nope_dim + model->v_head_dim) *
+               model->num_heads;
+    case VALUES:
+        return (uint64_t)model->num_heads * model->v_head_dim;
     case VOCAB:
         return model->vocab;
     case POSITIONS:
@@ -197,6 +262,14 @@ static bool is_met(const struct pen_model *model, enum condition condition)
         return model->has_qk_norm;
     case UNTIED:
         return !model->has_tied_embeddings;
+    case LOW_QUERIES:
+        return model->q_lora_rank > 0;
+    case LOW_QUERIES_BIAS:
+        return model->q_lora_rank > 0 && model->has_qkv_bias;
+    case FULL_QUERIES:
+        return model->q_lora_rank == 0;
+    case SHARED_EXPERTS:
+        return model->shared_intermediate > 0;
     case ALWAYS:
         break;
     }
@@ -435,20 +508,58 @@ const char *pen_model_bare_name(const struct pen_model *model, const char *name)
     return strncmp(name, prefix(model), length) == 0 ? name + length : name;
 }
 
-pen_status pen_model_check_trainable(const struct pen_model *model,
-                                     struct pen_text *why)
+enum { MOST_GROUPS = 64 };
+
+/* Of the groups that are chosen, every token takes its experts. */
+static bool has_good_groups(const struct pen_model *model)
 {
-    bool is_trained =
-        trained[model->family].rows != NULL && !model->is_text_part;
-    if (model->images != NULL || (is_trained && !model->rope.is_unknown))
-        return PEN_OK;
-    if (is_trained) {
+    uint32_t groups = model->num_expert_groups;
+    if (groups <= 1)
+        return true;
+    return groups <= MOST_GROUPS && model->num_experts % groups == 0 &&
+           model->num_experts / groups >= 2 && model->chosen_groups >= 1 &&
+           model->chosen_groups <= groups &&
+           (uint64_t)model->num_experts / groups * model->chosen_groups >=
+               model->experts_per_token;
+}
+
+/* What the network of a family that is trained cannot have. */
+static pen_status check_settings(const struct pen_model *model,
+                                 struct pen_text *why)
+{
+    if (model->rope.is_unknown)
         pen_why(why,
                 "the model scales rotary positions in a way that train and "
                 "profile do not support; use rope_type \"default\", "
-                "\"linear\" or \"llama3\"");
-        return PEN_INVALID;
-    }
+                "\"linear\", \"llama3\" or \"yarn\"");
+    else if (model->kv_lora_rank > 0 && model->v_head_dim > model->head_dim)
+        pen_why(why,
+                "values of %u numbers per head are wider than keys of %u, "
+                "which train and profile do not support; use narrower ones",
+                model->v_head_dim, model->head_dim);
+    else if (model->kv_lora_rank > 0 && model->qk_rope_dim % 2 != 0)
+        pen_why(why,
+                "qk_rope_head_dim is %u; it must be even for rotary positions",
+                model->qk_rope_dim);
+    else if (!has_good_groups(model))
+        pen_why(why,
+                "n_group is %u and topk_group %u; n_group must divide the %u "
+                "experts into at most 64 groups of at least 2, of which "
+                "topk_group have %u experts or more",
+                model->num_expert_groups, model->chosen_groups,
+                model->num_experts, model->experts_per_token);
+    else
+        return PEN_OK;
+    return PEN_INVALID;
+}
+
+pen_status pen_model_check_trainable(const struct pen_model *model,
+                                     struct pen_text *why)
+{
+    if (model->images != NULL)
+        return PEN_OK;
+    if (trained[model->family].rows != NULL && !model->is_text_part)
+        return check_settings(model, why);
     pen_why(why,
             "model_type \"%s\" is for planning only; train and profile "
             "support",

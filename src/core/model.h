@@ -58,7 +58,8 @@ enum pen_rope_kind {
     PEN_ROPE_NONE, /* positions are learnt, or BLOOM's slopes */
     PEN_ROPE_DEFAULT,
     PEN_ROPE_LINEAR, /* positions divided by factor */
-    PEN_ROPE_LLAMA3  /* slow frequencies divided by factor, smoothly */
+    PEN_ROPE_LLAMA3, /* slow frequencies divided by factor, smoothly */
+    PEN_ROPE_YARN    /* likewise, between two numbers of turns */
 };
 
 /* Rotary positions; numbers that the kind does not use are 0. */
@@ -70,7 +71,12 @@ struct pen_rope {
     double low_freq_factor;
     double high_freq_factor;
     uint32_t original_positions;
-    bool is_unknown; /* scaled in a way that is not computed */
+    double beta_fast; /* YaRN: turns over original_positions that stay */
+    double beta_slow; /* and that are divided by factor */
+    double mscale;    /* and what the length of heads depends on */
+    double mscale_all_dim;
+    double attention_factor; /* of cosines and sines; 0: by the two above */
+    bool is_unknown;         /* scaled in a way that is not computed */
 };
 
 enum pen_layer_kind {
@@ -126,7 +132,8 @@ struct pen_recurrence {
 enum pen_role {
     PEN_ROLE_MATRIX,
     PEN_ROLE_BIAS,
-    PEN_ROLE_NORM /* weights and biases of norms */
+    PEN_ROLE_NORM, /* weights and biases of norms */
+    PEN_ROLE_FIXED /* no optimizer steps it */
 };
 
 /* The place of a tensor in its layer, whatever the family calls it. */
@@ -139,6 +146,13 @@ enum pen_part {
     PEN_PART_QKV_BIAS,
     PEN_PART_Q,
     PEN_PART_Q_BIAS,
+    PEN_PART_Q_DOWN, /* latent attention; then PEN_PART_Q is the way up */
+    PEN_PART_Q_DOWN_BIAS,
+    PEN_PART_Q_LOW_NORM,
+    PEN_PART_KV_DOWN,
+    PEN_PART_KV_DOWN_BIAS,
+    PEN_PART_KV_LOW_NORM,
+    PEN_PART_KV_UP,
     PEN_PART_K,
     PEN_PART_K_BIAS,
     PEN_PART_V,
@@ -155,8 +169,12 @@ enum pen_part {
     PEN_PART_UP_BIAS,
     PEN_PART_DOWN,
     PEN_PART_DOWN_BIAS,
+    PEN_PART_SHARED_GATE, /* the MLP of all tokens beside the experts */
+    PEN_PART_SHARED_UP,
+    PEN_PART_SHARED_DOWN,
     PEN_PART_ROUTER,
-    PEN_PART_EXPERT_GATE, /* and the next two: one of each expert */
+    PEN_PART_ROUTER_OFFSET, /* added to scores for the choice alone */
+    PEN_PART_EXPERT_GATE,   /* and the next two: one of each expert */
     PEN_PART_EXPERT_UP,
     PEN_PART_EXPERT_DOWN,
     PEN_PART_FINAL_NORM,
@@ -227,6 +245,11 @@ struct pen_model {
     uint32_t num_dense_blocks;   /* at the input, without experts */
     uint32_t sparse_step;        /* every how many blocks has experts */
     bool has_plain_gates;        /* not divided by the sum of those chosen */
+    bool has_sigmoid_gates; /* scores are sigmoids of logits, not a softmax */
+    uint32_t num_expert_groups; /* experts come from some of these; 0: one */
+    uint32_t chosen_groups;
+    double gate_scale;       /* gates are multiplied by it; 0: by 1 */
+    bool has_neighbour_rope; /* neighbours in a head turn, not its halves */
     bool has_router_bias;
     bool has_expert_bias;
     uint32_t num_mtp_layers; /* predict further tokens; in no other count */

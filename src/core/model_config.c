@@ -110,18 +110,46 @@ static pen_status read_llama3(const struct pen_json *json,
     return PEN_INVALID;
 }
 
-static pen_status read_scaling(const struct pen_json *json,
+static pen_status read_yarn(const struct pen_json *json, struct pen_rope *rope,
+                            struct pen_text *why)
+{
+    const struct {
+        const char *key;
+        double *out;
+    } numbers[] = {{"beta_fast", &rope->beta_fast},
+                   {"beta_slow", &rope->beta_slow},
+                   {"mscale", &rope->mscale},
+                   {"mscale_all_dim", &rope->mscale_all_dim},
+                   {"attention_factor", &rope->attention_factor}};
+    rope->beta_fast = 32;
+    rope->beta_slow = 1;
+    pen_status status = pen_json_read_integer(
+        json, "original_max_position_embeddings", 1, PEN__MAX_POSITIONS,
+        &rope->original_positions, why);
+    for (size_t i = 0; i < COUNT_OF(numbers) && status == PEN_OK; i++)
+        status = pen__config_number(json, numbers[i].key, 0, 1e6,
+                                    numbers[i].out, why);
+    if (status == PEN_OK)
+        status = pen__config_demand(json, "truncate", true, why);
+    if (status != PEN_OK || (rope->beta_fast > 0 && rope->beta_slow > 0))
+        return status;
+    pen_why(why, "%sbeta_fast and beta_slow must be above 0", json->path);
+    return PEN_INVALID;
+}
+
+static pen_status read_scaling(const struct pen_json *json, bool has_yarn,
                                struct pen_rope *rope, struct pen_text *why)
 {
     static const struct pen__config_word words[] = {
         {"default", PEN_ROPE_DEFAULT},
         {"linear", PEN_ROPE_LINEAR},
-        {"llama3", PEN_ROPE_LLAMA3}};
+        {"llama3", PEN_ROPE_LLAMA3},
+        {"yarn", PEN_ROPE_YARN}}; /* the last, for not all have it */
     int kind = PEN_ROPE_DEFAULT;
     double share = 1;
     const char *key = pen__config_has(json, "rope_type") ? "rope_type" : "type";
-    pen_status status =
-        pen__config_word(json, key, words, COUNT_OF(words), &kind, why);
+    pen_status status = pen__config_word(
+        json, key, words, COUNT_OF(words) - !has_yarn, &kind, why);
     if (status == PEN_OK)
         status =
             pen__config_number(json, "rope_theta", 1, 1e12, &rope->theta, why);
@@ -138,13 +166,15 @@ static pen_status read_scaling(const struct pen_json *json,
     }
     if (status == PEN_OK && rope->kind == PEN_ROPE_LLAMA3)
         status = read_llama3(json, rope, why);
+    if (status == PEN_OK && rope->kind == PEN_ROPE_YARN)
+        status = read_yarn(json, rope, why);
     return status;
 }
 
 /* "rope_theta" and "rope_scaling", or both in "rope_parameters"; what is there
  * stays where they say nothing. */
-static pen_status read_rope(const struct pen_json *json, struct pen_rope *rope,
-                            struct pen_text *why)
+static pen_status read_rope(const struct pen_json *json, bool has_yarn,
+                            struct pen_rope *rope, struct pen_text *why)
 {
     double share = 1;
     pen_status status =
@@ -159,7 +189,8 @@ static pen_status read_rope(const struct pen_json *json, struct pen_rope *rope,
         return status;
     struct pen_json scaling;
     status = pen_json_open(json, key, &scaling, why);
-    return status == PEN_OK ? read_scaling(&scaling, rope, why) : status;
+    return status == PEN_OK ? read_scaling(&scaling, has_yarn, rope, why)
+                            : status;
 }
 
 /* "layer_types": full attention up to some block, windows from there on. */
@@ -397,7 +428,7 @@ static pen_status read_llama(const struct pen_json *json,
         status = read_llama_biases(json, model, why);
     model->rope = (struct pen_rope){.kind = PEN_ROPE_DEFAULT, .theta = 10000};
     if (status == PEN_OK)
-        status = read_rope(json, &model->rope, why);
+        status = read_rope(json, false, &model->rope, why);
     if (status == PEN_OK)
         status = read_window(json, model, why);
     if (status == PEN_OK)
@@ -439,11 +470,12 @@ static pen_status read_planned(const struct pen_json *json,
 {
     pen_status status = pen__model_read_planned(json, model, why);
     bool has_scaling = model->family == PEN_FAMILY_MIXTRAL ||
-                       model->family == PEN_FAMILY_QWEN3_MOE;
+                       model->family == PEN_FAMILY_QWEN3_MOE ||
+                       model->family == PEN_FAMILY_DEEPSEEK_V3;
     if (status != PEN_OK || !has_scaling)
         return status;
     struct pen_rope rope = model->rope;
-    if (read_rope(json, &rope, NULL) == PEN_OK)
+    if (read_rope(json, true, &rope, NULL) == PEN_OK)
         model->rope = rope;
     else
         model->rope.is_unknown = true;

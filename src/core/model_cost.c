@@ -56,9 +56,7 @@ static void add_mixer(const struct pen_model *model,
         w->queries = (uint64_t)model->num_heads * block->head_dim;
         w->keys = (uint64_t)block->num_kv_heads * block->head_dim;
         w->qkv = w->queries + 2 * w->keys;
-        w->values = model->kv_lora_rank > 0
-                        ? (uint64_t)model->num_heads * model->v_head_dim
-                        : w->queries;
+        w->values = w->queries; /* latent ones end in zeros */
         return;
     case PEN_MIXER_MAMBA:
     case PEN_MIXER_DELTA:
@@ -86,7 +84,8 @@ static struct widths widths_of(const struct pen_model *model,
  * has a place for it, too: that of a gradient which is not there yet.
  */
 static void drop_recomputed(const struct widths *w, uint64_t heads,
-                            bool has_experts, const struct pen_workload *work,
+                            bool has_experts, uint64_t shared,
+                            const struct pen_workload *work,
                             struct pen_layer_cost *out)
 {
     const struct pen_recomputed again =
@@ -102,8 +101,8 @@ static void drop_recomputed(const struct widths *w, uint64_t heads,
     if (again.wide)
         held += w->wide;
     uint64_t dropped = held + passing;
-    if (again.wide && !has_experts) /* whose scratch has the room */
-        passing += w->wide - w->inner;
+    if (again.wide) /* the scratch of experts has the room */
+        passing += has_experts ? shared : w->wide - w->inner;
     uint64_t stats = again.attention ? heads * work->stat_bytes : 0;
     out->stash_bytes -= rows * (dropped * work->element_bytes + stats);
     out->hold_bytes += rows * held * work->element_bytes;
@@ -155,6 +154,14 @@ static void block_cost(const struct pen_model *model, uint32_t block,
         held += w.queries + w.keys;
         stats += model->num_heads + model->num_kv_heads;
     }
+    if (model->kv_lora_rank > 0) {
+        uint64_t up = (uint64_t)model->qk_nope_dim + model->v_head_dim;
+        uint64_t low = 2 * (uint64_t)model->q_lora_rank +
+                       2 * (uint64_t)model->kv_lora_rank + model->qk_rope_dim;
+        kept += low + model->kv_lora_rank;
+        held += low + up * model->num_heads;
+        stats += 2;
+    }
     uint64_t stash =
         rows * (kept * work->element_bytes + stats * work->stat_bytes);
     uint64_t boundary = rows * w.hidden * work->element_bytes;
@@ -167,8 +174,8 @@ static void block_cost(const struct pen_model *model, uint32_t block,
         out->hold_bytes += stash;
     else
         out->stash_bytes += stash;
-    drop_recomputed(&w, model->num_heads, it->mlp == PEN_MLP_EXPERTS, work,
-                    out);
+    drop_recomputed(&w, model->num_heads, it->mlp == PEN_MLP_EXPERTS,
+                    model->shared_intermediate, work, out);
     const struct pen_recomputed again =
         pen_recomputed_of(work->recompute, work->modules);
     if (again.attention)

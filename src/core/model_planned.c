@@ -140,6 +140,10 @@ static const struct row deepseek_v3_rows[] = {
     ROW("num_experts_per_tok", COUNT, experts_per_token, EXPERTS, 8, NULL),
     ROW("moe_intermediate_size", SIZE, expert_intermediate, WIDTH, 0, NULL),
     ROW("n_shared_experts", COUNT, num_shared_experts, EXPERTS, 1, NULL),
+    ROW("n_group", COUNT, num_expert_groups, EXPERTS, 8, NULL),
+    ROW("topk_group", COUNT, chosen_groups, EXPERTS, 4, NULL),
+    ROW("routed_scaling_factor", REAL, gate_scale, 1e6, 2.5, NULL),
+    ROW("rope_interleave", FLAG, has_neighbour_rope, 1, true, NULL),
     ROW("first_k_dense_replace", TIMES, num_dense_blocks, BLOCKS, 3, NULL),
     ROW("num_nextn_predict_layers", TIMES, num_mtp_layers, BLOCKS, 0, "num_mtp_layers"),
 };
@@ -317,6 +321,13 @@ static pen_status finish_deepseek_v3(const struct pen_json *json,
                                      struct pen_text *why)
 {
     double every = 1;
+    bool is_normal = true;
+    pen_status status =
+        pen__config_flag(json, "norm_topk_prob", &is_normal, why);
+    if (status != PEN_OK)
+        return status;
+    model->has_plain_gates = !is_normal;
+    model->has_sigmoid_gates = true;
     model->rope.kind = PEN_ROPE_DEFAULT;
     model->head_dim = model->qk_nope_dim + model->qk_rope_dim;
     model->num_kv_heads = model->num_heads;
@@ -527,6 +538,8 @@ void pen__model_print_planned(const struct pen_model *model,
     }
     if (model->family == PEN_FAMILY_OPT)
         pen__config_add_flag(out, "do_layer_norm_before", !model->is_post_norm);
+    if (model->family == PEN_FAMILY_DEEPSEEK_V3)
+        pen__config_add_flag(out, "norm_topk_prob", !model->has_plain_gates);
     if (model->family == PEN_FAMILY_QWEN3_MOE) {
         pen__config_add_flag(out, "use_sliding_window", model->window > 0);
         pen__config_add_flag(out, "norm_topk_prob", !model->has_plain_gates);

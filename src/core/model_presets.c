@@ -107,6 +107,9 @@ static const struct series {
                   "'n_routed_experts':256,'num_experts_per_tok':8,"
                   "'moe_intermediate_size':2048,'n_shared_experts':1,"
                   "'first_k_dense_replace':3,'num_nextn_predict_layers':1,"
+                  "'rope_scaling':{'type':'yarn','factor':40,'mscale':1.0,"
+                  "'mscale_all_dim':1.0,"
+                  "'original_max_position_embeddings':4096},"
                   "'torch_dtype':'bfloat16'"},
     [QWEN_35] = {llama_keys, "'model_type':'qwen3_5_text'," QWEN_35_KEYS},
     [QWEN_35_MOE] = {llama_keys,
@@ -135,6 +138,10 @@ static const struct series {
               "'qk_rope_head_dim':64,'v_head_dim':128,'rope_theta':50000.0,"
               "'n_routed_experts':384,'num_experts_per_tok':8,"
               "'moe_intermediate_size':2048,'n_shared_experts':1,"
+              "'n_group':1,'topk_group':1,'routed_scaling_factor':2.827,"
+              "'rope_scaling':{'type':'yarn','factor':32,'beta_fast':1.0,"
+              "'beta_slow':1.0,'mscale':1.0,'mscale_all_dim':1.0,"
+              "'original_max_position_embeddings':4096},"
               "'first_k_dense_replace':1"},
     [GLM_45] = {llama_keys,
                 "'model_type':'glm4_moe','vocab_size':151552,'head_dim':128,"

@@ -50,13 +50,30 @@ static void add_gpt2(const struct pen_model *model, struct pen_text *out)
     pen__config_add_real(out, "attn_pdrop", 0);
 }
 
+static void add_yarn(const struct pen_rope *rope, struct pen_text *out)
+{
+    pen__config_add_count(out, "original_max_position_embeddings",
+                          rope->original_positions);
+    pen__config_add_real(out, "beta_fast", rope->beta_fast);
+    pen__config_add_real(out, "beta_slow", rope->beta_slow);
+    if (rope->mscale > 0)
+        pen__config_add_real(out, "mscale", rope->mscale);
+    if (rope->mscale_all_dim > 0)
+        pen__config_add_real(out, "mscale_all_dim", rope->mscale_all_dim);
+    if (rope->attention_factor > 0)
+        pen__config_add_real(out, "attention_factor", rope->attention_factor);
+}
+
 static void add_scaling(const struct pen_rope *rope, struct pen_text *out)
 {
-    if (rope->kind != PEN_ROPE_LINEAR && rope->kind != PEN_ROPE_LLAMA3)
+    static const char *const types[] = {[PEN_ROPE_LINEAR] = "linear",
+                                        [PEN_ROPE_LLAMA3] = "llama3",
+                                        [PEN_ROPE_YARN] = "yarn"};
+    if (rope->kind < PEN_ROPE_LINEAR)
         return;
     bool is_llama3 = rope->kind == PEN_ROPE_LLAMA3;
     pen_text_add(out, ",\n  \"rope_scaling\": {\n  \"rope_type\": \"%s\"",
-                 is_llama3 ? "llama3" : "linear");
+                 types[rope->kind]);
     pen__config_add_real(out, "factor", rope->factor);
     if (is_llama3) {
         pen__config_add_real(out, "low_freq_factor", rope->low_freq_factor);
@@ -64,6 +81,8 @@ static void add_scaling(const struct pen_rope *rope, struct pen_text *out)
         pen__config_add_count(out, "original_max_position_embeddings",
                               rope->original_positions);
     }
+    if (rope->kind == PEN_ROPE_YARN)
+        add_yarn(rope, out);
     pen_text_add_string(out, "\n  }");
 }
 

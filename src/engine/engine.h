@@ -117,11 +117,15 @@ struct pen_linear {
     bool is_ragged; /* rows differ from call to call; prepared for the most */
 };
 
+enum { PEN_MOST_EXPERT_GROUPS = 64 };
+
 /*
  * Which experts take a token, and with which gates. Logits are x W^T, of stats
  * and with the master values of W whatever the dtype. Each row chooses the
  * experts of its largest logits, of equal ones the first; their gates are the
- * softmax over all logits, or over those chosen where `is_normal`.
+ * softmax over all logits, or over those chosen where `is_normal`. Of sigmoid
+ * scores the gates are the scores, divided by their sum where `is_normal`; a
+ * group counts as much as its two largest scores, with their offsets.
  *
  * Two losses keep experts busy alike and logits small, with p the softmax over
  * all, `tokens` the number of rows that chose an expert, means over rows:
@@ -135,6 +139,12 @@ struct pen_router {
     size_t rows;
     size_t chosen;
     bool is_normal;
+    bool is_sigmoid; /* scores are sigmoids of logits; gates are scores */
+    size_t groups;   /* experts come from `chosen_groups` of these; 0: one */
+    size_t chosen_groups;
+    double scale;                       /* of gates; 0: 1 */
+    const struct pen_parameter *offset; /* 1 x experts, added to scores for
+                                           the choice alone; may be NULL */
     double aux;
     double z;
     struct pen_parameter *weight; /* vectors: experts x inputs */
@@ -146,6 +156,22 @@ struct pen_route {
     const void *gates;     /* rows x chosen stats */
     const int32_t *choice; /* likewise; ascending in a row */
     const int32_t *tokens; /* of each expert */
+};
+
+/*
+ * Groups of `width` neighbours of each row to another place, each with so many
+ * zeros behind it. With a from_step of 0 all get the same; with a to_step of 0
+ * and several groups their sum goes there.
+ */
+struct pen_columns {
+    size_t rows;
+    size_t groups;
+    size_t width;
+    size_t zeros;
+    size_t from_stride; /* elements from row to row, and from group to group */
+    size_t from_step;
+    size_t to_stride;
+    size_t to_step;
 };
 
 /*
@@ -194,7 +220,9 @@ struct pen_rotary {
     size_t sequence;
     size_t heads;
     size_t head_size;
-    size_t stride; /* elements from one row to the next */
+    size_t stride;       /* elements from one row to the next */
+    size_t step;         /* from one head to the next; 0: head_size */
+    bool has_neighbours; /* the pair is (2 i, 2 i + 1) */
     const void *cosines;
     const void *sines;
 };
@@ -582,6 +610,11 @@ struct pen_engine_ops {
                           const struct pen_dispatch *dispatch,
                           const void *gates, const void *x, const void *dy,
                           void *dgates, void *dx);
+
+    /* NULL in an engine without experts, too. */
+    void (*copy_columns)(struct pen_engine *engine,
+                         const struct pen_columns *columns, const void *x,
+                         void *y);
 
     /* In place; the backward of a turn is the turn back. */
     void (*rotary_forward)(struct pen_engine *engine,

@@ -14,12 +14,13 @@
  * is added up, and so are their gradients of a and b. The first piece adds x,
  * middle and the biases.
  *
- * A block with experts has these (experts.h) in place of wide and down.
+ * A block with experts has these (experts.h) in place of wide and down, or
+ * beside them. Latent attention (latent.h) has values that are narrower than
+ * what the attention gives, which ends in zeros.
  */
 #include "network/experts.h"
 #include "network/projection.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 struct piece {
@@ -48,6 +49,7 @@ struct block {
     struct pen_norm attention_norm;
     struct pen_norm mlp_norm;
     struct pen__experts *experts; /* owned; NULL: one MLP for all tokens */
+    bool has_features;            /* of an MLP of all tokens, beside these */
 
     /* What the experts have of stash, hold and scratch. */
     size_t experts_stash, experts_hold, experts_scratch;
@@ -59,6 +61,7 @@ struct block {
     size_t middle_gradient, a_gradient, b_gradient;
     /* In the scratch: of one piece, or the results of all but the first. */
     size_t inner_gradient, attended_gradient, projection_scratch, others;
+    size_t values; /* of latent attention */
 
     uint32_t num_pieces;
     struct piece pieces[];
@@ -71,8 +74,11 @@ static struct block *block_of(struct pen__layer *layer)
 
 static void free_block(struct pen__layer *layer)
 {
-    pen__experts_free(block_of(layer)->experts);
-    free(layer);
+    struct block *block = block_of(layer);
+    for (uint32_t i = 0; i < block->num_pieces; i++)
+        pen__projection_release(&block->pieces[i].projection);
+    pen__experts_free(block->experts);
+    free(block);
 }
 
 /* Where a and b live. */
@@ -105,6 +111,20 @@ static void *attended_of(const struct block *block, const struct piece *piece,
     return pass->hold != NULL
                ? pen__at(pass->hold, piece->attended)
                : pen__at(pass->scratch, block->attended_gradient);
+}
+
+/* What the product behind the attention reads. */
+static const void *values_of(const struct block *block,
+                             const struct piece *piece,
+                             const struct pen__pass *pass)
+{
+    const struct pen__latent *latent = piece->projection.latent;
+    void *attended = attended_of(block, piece, pass);
+    void *values = pen__at(pass->scratch, block->values);
+    if (latent == NULL)
+        return attended;
+    pen__latent_narrow(latent, pass->engine, attended, values);
+    return values;
 }
 
 static void *wide_of(const struct block *block, const struct piece *piece,
@@ -217,12 +237,13 @@ static void forward_attention(const struct block *block,
     uint32_t first = pass->tensor->first;
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
-        pen__projection_forward(&piece->projection, engine,
-                                normed(block, pass, block->a),
-                                pen__at(pass->stash, piece->projected));
+        pen__projection_forward(
+            &piece->projection, engine, normed(block, pass, block->a),
+            pen__at(pass->stash, piece->projected),
+            pen__at(pass->scratch, block->projection_scratch));
         attend(block, piece, pass);
         engine->ops->linear_forward(
-            engine, &piece->out, attended_of(block, piece, pass),
+            engine, &piece->out, values_of(block, piece, pass),
             first + i == 0 ? x : NULL, result_of(block, pass, i, middle));
     }
     add_results(block, pass, middle);
@@ -260,13 +281,14 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     compute_a(block, pass, x);
     forward_attention(block, pass, x, middle);
     compute_b(block, pass);
-    if (block->experts == NULL) {
+    if (block->has_features)
         forward_mlp(block, pass, y);
+    if (block->experts == NULL)
         return;
-    }
     const struct pen__experts_pass experts = experts_pass(block, pass);
     pen__experts_forward(block->experts, &experts,
-                         normed(block, pass, block->b), middle, y);
+                         normed(block, pass, block->b),
+                         block->has_features ? y : middle, y);
 }
 
 /* ---- backward ---- */
@@ -301,15 +323,16 @@ static void backward_mlp(const struct block *block,
     void *db = pen__at(pass->hold, block->b_gradient);
     if (block->again.wide && block->again.norms)
         compute_b(block, pass);
+    for (uint32_t i = 0; i < block->num_pieces && block->has_features; i++)
+        backward_piece(block, &block->pieces[i], pass, dy,
+                       result_of(block, pass, i, db));
+    if (block->has_features)
+        add_results(block, pass, db);
     if (block->experts != NULL) {
         const struct pen__experts_pass experts = experts_pass(block, pass);
         pen__experts_backward_input(block->experts, &experts,
-                                    normed(block, pass, block->b), dy, db);
-    } else {
-        for (uint32_t i = 0; i < block->num_pieces; i++)
-            backward_piece(block, &block->pieces[i], pass, dy,
-                           result_of(block, pass, i, db));
-        add_results(block, pass, db);
+                                    normed(block, pass, block->b), dy,
+                                    block->has_features ? db : NULL, db);
     }
     pass->engine->ops->norm_backward_input(
         pass->engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
@@ -326,9 +349,14 @@ static void backward_heads(const struct block *block, const struct piece *piece,
     void *projected = pen__at(pass->stash, piece->projected);
     void *gradient = pen__at(pass->hold, piece->projected_gradient);
     void *dattended = pen__at(pass->scratch, block->attended_gradient);
+    void *dvalues = projection->latent == NULL
+                        ? dattended
+                        : pen__at(pass->scratch, block->values);
     engine->ops->linear_backward_input(
         engine, &piece->out, pen__at(pass->hold, block->middle_gradient),
-        dattended);
+        dvalues);
+    if (projection->latent != NULL)
+        pen__latent_widen(projection->latent, engine, dvalues, dattended);
     if (block->again.attention)
         attend(block, piece, pass);
     engine->ops->attention_backward(
@@ -385,9 +413,9 @@ static void weigh_mlp(const struct block *block, const struct pen__pass *pass,
         const struct pen__experts_pass experts = experts_pass(block, pass);
         pen__experts_backward_weight(block->experts, &experts,
                                      normed(block, pass, block->b), dy);
-    } else {
-        weigh_features(block, pass, dy);
     }
+    if (block->has_features)
+        weigh_features(block, pass, dy);
     pass->engine->ops->norm_backward_weight(
         pass->engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
         pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),
@@ -409,7 +437,7 @@ static void backward_weight(struct pen__layer *layer,
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
         ops->linear_backward_weight(
-            engine, &piece->out, attended_of(block, piece, pass),
+            engine, &piece->out, values_of(block, piece, pass),
             pen__at(pass->hold, block->middle_gradient));
         pen__projection_backward_weight(
             &piece->projection, engine, normed(block, pass, block->a),
@@ -437,7 +465,7 @@ static pen_status add_heads(struct piece *piece, struct pen_network *network,
 {
     const struct pen_network_options *options = &network->options;
     const struct pen_model *model = options->model;
-    size_t width = (size_t)model->num_heads * model->head_dim;
+    size_t width = (size_t)model->num_heads * model->v_head_dim;
     const struct pen__dense out = {
         PEN_PART_ATTENTION_OUT, PEN_PART_ATTENTION_OUT_BIAS,
         pen__cut_equally(PEN__INPUTS, width, number, options->tensor.total)};
@@ -454,7 +482,7 @@ static pen_status add_heads(struct piece *piece, struct pen_network *network,
                                .sequence = options->sequence,
                                .head_size = model->head_dim,
                                .window = pen_model_window(model, layer - 1),
-                               .scale = 1.0 / sqrt((double)model->head_dim)};
+                               .scale = pen__attention_scale(model)};
     pen__projection_strides(&piece->projection, &piece->attention);
     return options->engine->ops->attention_prepare(options->engine,
                                                    &piece->attention, why);
@@ -465,13 +493,17 @@ static pen_status add_features(const struct block *block, struct piece *piece,
                                uint32_t number, struct pen_text *why)
 {
     uint32_t total = network->options.tensor.total;
-    size_t inner = network->options.model->intermediate;
+    const struct pen_model *model = network->options.model;
+    bool is_shared = block->experts != NULL;
+    size_t inner = is_shared ? model->shared_intermediate : model->intermediate;
     const struct pen__cut cut =
         pen__cut_equally(PEN__OUTPUTS, inner, number, total);
-    const struct pen__dense up[] = {{PEN_PART_GATE, PEN_PART_GATE_BIAS, cut},
-                                    {PEN_PART_UP, PEN_PART_UP_BIAS, cut}};
+    const struct pen__dense up[] = {
+        {is_shared ? PEN_PART_SHARED_GATE : PEN_PART_GATE, PEN_PART_GATE_BIAS,
+         cut},
+        {is_shared ? PEN_PART_SHARED_UP : PEN_PART_UP, PEN_PART_UP_BIAS, cut}};
     const struct pen__dense down = {
-        PEN_PART_DOWN, PEN_PART_DOWN_BIAS,
+        is_shared ? PEN_PART_SHARED_DOWN : PEN_PART_DOWN, PEN_PART_DOWN_BIAS,
         pen__cut_equally(PEN__INPUTS, inner, number, total)};
     piece->swiglu =
         (struct pen_swiglu){.rows = block->shape.rows,
@@ -499,11 +531,14 @@ static pen_status add_parameters(struct block *block,
         status = pen__add_norm(network, layer, PEN_PART_MLP_NORM,
                                PEN_PART_MLP_NORM_BIAS, block->shape.rows,
                                &block->mlp_norm, why);
-    if (pen_model_block_is_sparse(network->options.model, layer - 1))
-        return status == PEN_OK
-                   ? pen__experts_create(network, layer, &block->experts, why)
-                   : status;
-    for (uint32_t i = 0; i < block->num_pieces && status == PEN_OK; i++)
+    const struct pen_model *model = network->options.model;
+    bool has_experts = pen_model_block_is_sparse(model, layer - 1);
+    uint32_t pieces =
+        has_experts && model->shared_intermediate == 0 ? 0 : block->num_pieces;
+    block->has_features = pieces > 0;
+    if (status == PEN_OK && has_experts)
+        status = pen__experts_create(network, layer, &block->experts, why);
+    for (uint32_t i = 0; i < pieces && status == PEN_OK; i++)
         status = add_features(block, &block->pieces[i], network, layer,
                               first + i, why);
     return status;
@@ -549,6 +584,9 @@ static void lay_out_scratch(struct block *block,
     block->attended_gradient =
         pen__take(end, row * piece->projection.query_width);
     block->projection_scratch = pen__take(end, piece->projection.scratch_bytes);
+    block->values = pen__take(end, piece->projection.latent == NULL
+                                       ? 0
+                                       : row * piece->projection.value_width);
     block->others = *end;
     for (uint32_t i = 0; i < pen__num_others(tensor); i++)
         pen__take(end, row * block->shape.hidden);
@@ -611,8 +649,7 @@ pen_status pen__block_create(struct pen_network *network, uint32_t layer,
     block->num_pieces = count;
     pen_status status = add_parameters(block, network, layer, why);
     if (status != PEN_OK) {
-        pen__experts_free(block->experts);
-        free(block);
+        free_block(&block->base);
         return status;
     }
     lay_out(block, &network->options.tensor);

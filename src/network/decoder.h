@@ -103,9 +103,13 @@ pen_status pen__head_create(struct pen_network *network, uint32_t layer,
                             struct pen__layer **out, struct pen_text *why);
 
 /*
- * Cosines and sines of all positions, [sequence][head_dim / 2] each, of the
+ * Cosines and sines of all positions, [sequence][rotary size / 2] each, of the
  * stat type, as the tables of the network.
  */
 pen_status pen__rotary_tables(struct pen_network *network);
+
+/* Numbers of a head that turn, and what scores are multiplied by. */
+size_t pen__rotary_size(const struct pen_model *model);
+double pen__attention_scale(const struct pen_model *model);
 
 #endif

@@ -235,7 +235,8 @@ static void backward_router(const struct pen__experts *self,
 
 void pen__experts_backward_input(const struct pen__experts *self,
                                  const struct pen__experts_pass *pass,
-                                 const void *b, const void *dy, void *db)
+                                 const void *b, const void *dy, const void *add,
+                                 void *db)
 {
     struct pen_engine *engine = pass->engine;
     if (self->again.wide)
@@ -251,7 +252,7 @@ void pen__experts_backward_input(const struct pen__experts *self,
     }
     const struct pen_dispatch dispatch =
         dispatch_of(self, pass, self->shape.hidden);
-    engine->ops->collect_rows(engine, &dispatch, dcopies, NULL, db);
+    engine->ops->collect_rows(engine, &dispatch, dcopies, add, db);
     backward_router(self, pass, db);
 }
 
@@ -311,6 +312,11 @@ static pen_status add_parameters(struct pen__experts *self,
     pen_status status =
         pen__add_part(network, layer, PEN_PARAMETER_VECTORS, PEN_PART_ROUTER,
                       &self->router.weight, why);
+    struct pen_parameter *offset = NULL;
+    if (status == PEN_OK)
+        status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
+                               PEN_PART_ROUTER_OFFSET, &offset, why);
+    self->router.offset = offset;
     for (uint32_t e = 0; e < self->num_experts && status == PEN_OK; e++) {
         network->adding_expert = e;
         status = add_product(network, layer, up, 2, &self->up[e], why);
@@ -392,6 +398,10 @@ pen_status pen__experts_create(struct pen_network *network, uint32_t layer,
     self->router = (struct pen_router){.rows = self->shape.rows,
                                        .chosen = self->chosen,
                                        .is_normal = !model->has_plain_gates,
+                                       .is_sigmoid = model->has_sigmoid_gates,
+                                       .groups = model->num_expert_groups,
+                                       .chosen_groups = model->chosen_groups,
+                                       .scale = model->gate_scale,
                                        .aux = options->router.aux,
                                        .z = options->router.z};
     self->swiglu =

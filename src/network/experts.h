@@ -57,13 +57,15 @@ struct pen__experts_pass {
     double share; /* of the tokens of a step: scales losses of the router */
 };
 
-/* y = middle + experts; NULL: the stash alone. */
+/* y = middle + experts; NULL: the stash alone. db has `add`, too, which may be
+ * NULL or db. */
 void pen__experts_forward(const struct pen__experts *experts,
                           const struct pen__experts_pass *pass, const void *b,
                           const void *middle, void *y);
 void pen__experts_backward_input(const struct pen__experts *experts,
                                  const struct pen__experts_pass *pass,
-                                 const void *b, const void *dy, void *db);
+                                 const void *b, const void *dy, const void *add,
+                                 void *db);
 void pen__experts_backward_weight(const struct pen__experts *experts,
                                   const struct pen__experts_pass *pass,
                                   const void *b, const void *dy);

@@ -153,6 +153,34 @@ static void set_rotary(struct pen__projection *self,
     }
 }
 
+static pen_status init_latent(struct pen__projection *self,
+                              struct pen_network *network, uint32_t layer,
+                              struct pen_text *why)
+{
+    const struct pen_model *model = network->options.model;
+    pen_status status = pen__latent_create(network, layer, &self->latent, why);
+    if (status != PEN_OK)
+        return status;
+    const struct pen__latent *latent = self->latent;
+    self->query_width = (size_t)model->num_heads * model->head_dim;
+    self->value_width = (size_t)model->num_heads * model->v_head_dim;
+    self->stash_bytes = latent->stash_bytes;
+    self->hold_bytes = latent->hold_bytes;
+    self->scratch_bytes = latent->scratch_bytes;
+    self->q = latent->q;
+    self->k = latent->k;
+    self->v = latent->v;
+    self->dq = latent->dq;
+    self->dk = latent->dk;
+    self->dv = latent->dv;
+    return PEN_OK;
+}
+
+void pen__projection_release(struct pen__projection *self)
+{
+    pen__latent_free(self->latent);
+}
+
 pen_status pen__projection_init(struct pen__projection *self,
                                 struct pen_network *network, uint32_t layer,
                                 uint32_t piece, struct pen_text *why)
@@ -160,6 +188,8 @@ pen_status pen__projection_init(struct pen__projection *self,
     const struct pen_model *model = network->options.model;
     uint32_t total = network->options.tensor.total;
     struct pen__dense parts[KINDS];
+    if (model->kv_lora_rank > 0)
+        return init_latent(self, network, layer, why);
     find_parts(network, layer, piece, parts);
     self->shape = pen__shape_of(&network->options);
     self->has_norms = model->has_qk_norm;
@@ -168,6 +198,7 @@ pen_status pen__projection_init(struct pen__projection *self,
                      total > model->num_kv_heads;
     self->query_width = parts[QUERIES].cut.count;
     self->key_width = parts[KEYS].cut.count;
+    self->value_width = self->query_width;
     self->heads = self->query_width / model->head_dim;
     self->kv_heads = self->key_width / model->head_dim;
     pen_status status =
@@ -188,6 +219,10 @@ void pen__projection_strides(const struct pen__projection *self,
                              struct pen_attention *attention)
 {
     size_t width = self->query_width + 2 * self->key_width;
+    if (self->latent != NULL) {
+        pen__latent_strides(self->latent, attention);
+        return;
+    }
     attention->heads = self->heads;
     attention->kv_heads = self->kv_heads;
     attention->q_stride = self->is_apart ? self->query_width : width;
@@ -196,9 +231,13 @@ void pen__projection_strides(const struct pen__projection *self,
 
 void pen__projection_forward(const struct pen__projection *self,
                              struct pen_engine *engine, const void *a,
-                             void *stash)
+                             void *stash, void *scratch)
 {
     const struct pen_engine_ops *ops = engine->ops;
+    if (self->latent != NULL) {
+        pen__latent_forward(self->latent, engine, a, stash, scratch);
+        return;
+    }
     void *q = pen__at(stash, self->q);
     void *k = pen__at(stash, self->k);
     if (self->is_apart) {
@@ -242,6 +281,11 @@ void pen__projection_backward_input(const struct pen__projection *self,
                                     void *hold, void *scratch, void *da)
 {
     const struct pen_engine_ops *ops = engine->ops;
+    if (self->latent != NULL) {
+        pen__latent_backward_input(self->latent, engine, stash, hold, scratch,
+                                   da);
+        return;
+    }
     void *dq = pen__at(hold, self->dq);
     if (self->has_rotary) {
         ops->rotary_backward(engine, &self->query_rotary, dq);
@@ -271,6 +315,10 @@ void pen__projection_backward_weight(const struct pen__projection *self,
                                      void *stash, void *hold)
 {
     const struct pen_engine_ops *ops = engine->ops;
+    if (self->latent != NULL) {
+        pen__latent_backward_weight(self->latent, engine, a, stash, hold);
+        return;
+    }
     if (!self->is_apart) {
         ops->linear_backward_weight(engine, &self->all, a,
                                     pen__at(hold, self->dq));

@@ -1,7 +1,7 @@
 #ifndef PEN_NETWORK_PROJECTION_H
 #define PEN_NETWORK_PROJECTION_H
 
-#include "network/decoder.h"
+#include "network/latent.h"
 
 /*
  * From the normed input of a block to what attention reads: queries, keys and
@@ -14,7 +14,7 @@
  * of a cut model have it, too, where one parameter could not hold their share:
  * where the three lie side by side in one tensor, and where there are fewer key
  * heads than pieces, which then have copies of them. Without norms q' is q and
- * k' is k.
+ * k' is k. Latent attention has a way of its own (latent.h).
  */
 struct pen__projection {
     struct pen__shape shape;
@@ -25,6 +25,8 @@ struct pen__projection {
     size_t kv_heads;
     size_t query_width;
     size_t key_width;
+    size_t value_width;         /* of what goes out of the attention */
+    struct pen__latent *latent; /* owned; NULL: not latent */
 
     struct pen_linear all; /* q, k and v, or only q */
     struct pen_linear keys;
@@ -45,10 +47,12 @@ struct pen__projection {
     size_t raw_dq, raw_dk;
 };
 
-/* Of a piece of the model. */
+/* Of a piece of the model. Release it where it failed, too. */
 pen_status pen__projection_init(struct pen__projection *projection,
                                 struct pen_network *network, uint32_t layer,
                                 uint32_t piece, struct pen_text *why);
+
+void pen__projection_release(struct pen__projection *projection);
 
 /* q, k and v are at these places of the stash, with strides as attention's. */
 void pen__projection_strides(const struct pen__projection *projection,
@@ -56,7 +60,7 @@ void pen__projection_strides(const struct pen__projection *projection,
 
 void pen__projection_forward(const struct pen__projection *projection,
                              struct pen_engine *engine, const void *a,
-                             void *stash);
+                             void *stash, void *scratch);
 
 /* dq, dk and dv are in the hold; rotates them back where they lie. */
 void pen__projection_backward_input(const struct pen__projection *projection,

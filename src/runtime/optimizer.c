@@ -148,6 +148,8 @@ void pen_optimizer_step(const struct pen_optimizer *optimizer,
         pen_network_parameter(network, parameter);
     double scale = pen_optimizer_clip(optimizer, update->norm);
     double decay = pen_optimizer_decay(optimizer, it->role);
+    if (it->role == PEN_ROLE_FIXED)
+        return;
     if (is_muon(optimizer, network, parameter)) {
         step_muon(optimizer, network, it, update);
     } else if (optimizer->kind != PEN_STEP_RULE_SGD) {

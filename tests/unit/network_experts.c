@@ -29,7 +29,21 @@ static const char *const configs[] = {
     "\"mlp_only_layers\":[0],\"norm_topk_prob\":true}",
     "{\"model_type\":\"qwen3_moe\"," SHAPE "\"intermediate_size\":12,"
     "\"num_experts\":3,\"num_experts_per_tok\":1,\"moe_intermediate_size\":4,"
-    "\"norm_topk_prob\":false}"};
+    "\"norm_topk_prob\":false}",
+    "{\"model_type\":\"deepseek_v3\"," SHAPE "\"intermediate_size\":12,"
+    "\"n_routed_experts\":6,\"num_experts_per_tok\":2,\"n_group\":3,"
+    "\"topk_group\":2,\"moe_intermediate_size\":4,\"n_shared_experts\":2,"
+    "\"first_k_dense_replace\":1,\"routed_scaling_factor\":1.7,"
+    "\"q_lora_rank\":6,\"kv_lora_rank\":5,\"qk_nope_head_dim\":4,"
+    "\"qk_rope_head_dim\":2,\"v_head_dim\":3}",
+    "{\"model_type\":\"deepseek_v3\"," SHAPE "\"intermediate_size\":12,"
+    "\"n_routed_experts\":4,\"num_experts_per_tok\":3,\"n_group\":1,"
+    "\"topk_group\":1,\"moe_intermediate_size\":4,\"n_shared_experts\":1,"
+    "\"first_k_dense_replace\":0,\"norm_topk_prob\":false,"
+    "\"q_lora_rank\":null,\"kv_lora_rank\":4,\"qk_nope_head_dim\":4,"
+    "\"qk_rope_head_dim\":4,\"v_head_dim\":5,\"attention_bias\":true,"
+    "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"mscale\":1,"
+    "\"mscale_all_dim\":0.5,\"original_max_position_embeddings\":4}}"};
 enum { CONFIGS = sizeof configs / sizeof *configs };
 
 static struct pen_model *model_of(int config)

@@ -370,6 +370,23 @@ static pen_status check_images(const struct args *args,
     return PEN_INVALID;
 }
 
+/* One block stands for all. */
+static pen_status check_blocks(const struct args *args,
+                               const struct pen_model *model,
+                               struct pen_text *why)
+{
+    uint32_t sparse = 0;
+    for (uint32_t i = 0; i < model->num_blocks; i++)
+        sparse += pen_model_block_is_sparse(model, i);
+    if (model->images != NULL || sparse == 0 || sparse == model->num_blocks)
+        return PEN_OK;
+    pen_why(why,
+            "%s has %u blocks with experts and %u without, and a profile has "
+            "one block for all; profile a model whose blocks are alike",
+            args->model, sparse, model->num_blocks - sparse);
+    return PEN_INVALID;
+}
+
 static int start(const struct args *args, struct pen_text *why)
 {
     struct pen_threads_options wanted = {.count = (int)args->threads};
@@ -384,6 +401,8 @@ static int start(const struct args *args, struct pen_text *why)
         status = pen_model_check_trainable(model, why);
     if (status == PEN_OK)
         status = check_images(args, model, why);
+    if (status == PEN_OK)
+        status = check_blocks(args, model, why);
     if (status == PEN_OK)
         status = pen_transport_open(&launch, &transport, why);
     int code = status == PEN_OK

@@ -77,17 +77,40 @@ static void embedding_backward(struct pen_engine *engine,
     }
 }
 
+static void turn_neighbours(const struct pen_rotary *rotary, ELEMENT *x,
+                            float direction, size_t at)
+{
+    const float *cosine = (const float *)rotary->cosines + at;
+    const float *sine = (const float *)rotary->sines + at;
+    size_t step = rotary->step > 0 ? rotary->step : rotary->head_size;
+    for (size_t head = 0; head < rotary->heads; head++) {
+        ELEMENT *pair = x + head * step;
+        for (size_t i = 0; i < rotary->head_size / 2; i++) {
+            float a = LOAD(pair, 2 * i);
+            float b = LOAD(pair, 2 * i + 1);
+            float s = direction * sine[i];
+            STORE(pair, 2 * i, a * cosine[i] - b * s);
+            STORE(pair, 2 * i + 1, b * cosine[i] + a * s);
+        }
+    }
+}
+
 static void turn(const struct pen_engine *engine,
                  const struct pen_rotary *rotary, ELEMENT *x, float direction)
 {
     size_t half = rotary->head_size / 2;
+    size_t step = rotary->step > 0 ? rotary->step : rotary->head_size;
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
     for (size_t row = 0; row < rotary->rows; row++) {
         size_t at = row % rotary->sequence * half;
         const float *cosine = (const float *)rotary->cosines + at;
         const float *sine = (const float *)rotary->sines + at;
+        if (rotary->has_neighbours) {
+            turn_neighbours(rotary, x + row * rotary->stride, direction, at);
+            continue;
+        }
         for (size_t head = 0; head < rotary->heads; head++) {
-            ELEMENT *low = x + row * rotary->stride + head * rotary->head_size;
+            ELEMENT *low = x + row * rotary->stride + head * step;
             ELEMENT *high = low + half;
 #pragma omp simd
             for (size_t i = 0; i < half; i++) {

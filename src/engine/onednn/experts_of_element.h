@@ -88,6 +88,36 @@ static void route_backward_weight(struct pen_engine *engine,
         }
 }
 
+/* One group, or the sum of all. */
+static void copy_group(const struct pen_columns *columns, size_t groups,
+                       const ELEMENT *in, ELEMENT *out)
+{
+    for (size_t i = 0; i < columns->width; i++) {
+        float sum = LOAD(in, i);
+        for (size_t group = 1; group < groups; group++)
+            sum += LOAD(in, group * columns->from_step + i);
+        STORE(out, i, sum);
+    }
+    for (size_t i = 0; i < columns->zeros; i++)
+        STORE(out, columns->width + i, 0);
+}
+
+static void copy_columns(struct pen_engine *engine,
+                         const struct pen_columns *columns, const void *x,
+                         void *y)
+{
+    bool is_sum = columns->to_step == 0;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t row = 0; row < columns->rows; row++) {
+        const ELEMENT *in = (const ELEMENT *)x + row * columns->from_stride;
+        ELEMENT *out = (ELEMENT *)y + row * columns->to_stride;
+        for (size_t group = 0; group < (is_sum ? 1 : columns->groups); group++)
+            copy_group(columns, is_sum ? columns->groups : 1,
+                       in + group * columns->from_step,
+                       out + group * columns->to_step);
+    }
+}
+
 static void dispatch_rows(struct pen_engine *engine,
                           const struct pen_dispatch *dispatch, const void *x,
                           void *y)

@@ -30,6 +30,7 @@ static void fill(struct pen_engine_ops *ops)
     ops->gelu_backward = gelu_backward;
     ops->swiglu_forward = swiglu_forward;
     ops->swiglu_backward = swiglu_backward;
+    ops->copy_columns = copy_columns;
     ops->route_forward = route_forward;
     ops->route_backward_input = route_backward_input;
     ops->route_backward_weight = route_backward_weight;

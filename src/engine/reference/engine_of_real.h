@@ -102,6 +102,7 @@ const struct pen_engine_ops REAL_OPS = {
     .gelu_backward = gelu_backward,
     .swiglu_forward = swiglu_forward,
     .swiglu_backward = swiglu_backward,
+    .copy_columns = copy_columns,
     .route_forward = route_forward,
     .route_backward_input = route_backward_input,
     .route_backward_weight = route_backward_weight,

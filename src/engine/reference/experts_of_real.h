@@ -60,6 +60,25 @@ static void route_backward_weight(struct pen_engine *engine,
                     ((const REAL *)x)[row * width + i];
 }
 
+static void copy_columns(struct pen_engine *engine,
+                         const struct pen_columns *columns, const void *x,
+                         void *y)
+{
+    (void)engine;
+    bool is_sum = columns->to_step == 0;
+    for (size_t row = 0; row < columns->rows; row++)
+        for (size_t group = 0; group < columns->groups; group++) {
+            const REAL *in = (const REAL *)x + row * columns->from_stride +
+                             group * columns->from_step;
+            REAL *out =
+                (REAL *)y + row * columns->to_stride + group * columns->to_step;
+            for (size_t i = 0; i < columns->width; i++)
+                out[i] = (is_sum && group > 0 ? out[i] : 0) + in[i];
+            for (size_t i = 0; i < columns->zeros; i++)
+                out[columns->width + i] = 0;
+        }
+}
+
 static void dispatch_rows(struct pen_engine *engine,
                           const struct pen_dispatch *dispatch, const void *x,
                           void *y)

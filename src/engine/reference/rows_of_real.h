@@ -156,12 +156,14 @@ static void swiglu_backward(struct pen_engine *engine,
 static void turn(const struct pen_rotary *rotary, REAL *x, REAL direction)
 {
     size_t half = rotary->head_size / 2;
+    size_t step = rotary->step > 0 ? rotary->step : rotary->head_size;
+    size_t apart = rotary->has_neighbours ? 1 : half;
     for (size_t row = 0; row < rotary->rows; row++)
         for (size_t head = 0; head < rotary->heads; head++)
             for (size_t i = 0; i < half; i++) {
-                REAL *low =
-                    x + row * rotary->stride + head * rotary->head_size + i;
-                REAL *high = low + half;
+                REAL *low = x + row * rotary->stride + head * step +
+                            (rotary->has_neighbours ? 2 * i : i);
+                REAL *high = low + apart;
                 size_t angle = row % rotary->sequence * half + i;
                 REAL cosine = ((const REAL *)rotary->cosines)[angle];
                 REAL sine = direction * ((const REAL *)rotary->sines)[angle];
