@@ -204,11 +204,18 @@ struct pen_norm {
 /* Token table, and a position table that is NULL where rotary does its work. */
 struct pen_embedding {
     size_t rows;
-    size_t sequence; /* row r is at position r % sequence */
-    int32_t first;   /* id of the first row of the token table */
+    size_t sequence; /* row r is at position first_position + r % sequence */
+    size_t first_position;
+    int32_t first; /* id of the first row of the token table */
     struct pen_parameter *tokens;
     struct pen_parameter *positions;
 };
+
+static inline size_t
+pen_embedding_position(const struct pen_embedding *embedding, size_t row)
+{
+    return embedding->first_position + row % embedding->sequence;
+}
 
 /*
  * Rotary position embedding of `heads` heads that begin each row, in place:
@@ -232,6 +239,11 @@ struct pen_rotary {
  * at positions p with query - window < p <= query (all up to the query when
  * window is 0). Strides let q, k and v be parts of one wide row; the output is
  * dense, heads * head_size wide.
+ *
+ * Queries may begin at a position behind the first one, a multiple of
+ * `sequence`, and then see the keys before them, too. Rows of keys are
+ * [chunk][batch][sequence], where chunk c has the positions from c * sequence
+ * on; q, out, lse and their gradients are of the last chunk alone.
  */
 struct pen_attention {
     size_t batch;
@@ -243,7 +255,24 @@ struct pen_attention {
     double scale;     /* usually 1 / sqrt(head_size) */
     size_t q_stride;  /* elements from one row to the next; dq has it too */
     size_t kv_stride; /* of k and v, dk and dv */
+    size_t first;     /* position of the first query */
+    bool adds;        /* the backward adds to dk and dv */
 };
+
+/* Positions of keys. */
+static inline size_t pen_attention_keys(const struct pen_attention *attention)
+{
+    return attention->first + attention->sequence;
+}
+
+/* The row of a key, counted from that of the first key of its sequence. */
+static inline size_t
+pen_attention_key_row(const struct pen_attention *attention, size_t key)
+{
+    size_t chunk = key / attention->sequence;
+    return chunk * attention->batch * attention->sequence +
+           key % attention->sequence;
+}
 
 /* out = silu(gate) * up; gate, up and their gradients have one stride. */
 struct pen_swiglu {
@@ -361,7 +390,8 @@ enum { PEN_PLACES = 2 };
 
 struct pen_engine_ops {
     const char *name;
-    bool is_host; /* see above */
+    bool is_host;    /* see above */
+    bool has_chunks; /* attention begins behind the first position, too */
 
     void (*free)(struct pen_engine *engine);
 

@@ -31,13 +31,13 @@ struct piece {
     struct pen_swiglu swiglu; /* without gate: rows and width only */
     struct pen_linear down;
 
-    /* In the stash. */
-    size_t projected;
+    /* In the stash: of the projection, and in the context what slices share. */
+    size_t projected, shared;
     /* In the stash, or in the scratch when computed again. */
     size_t inner, lse;
     /* In the stash, or in the hold when computed again. */
     size_t attended, wide;
-    /* In the hold. */
+    /* In the hold; what slices share is in the slopes, as in the context. */
     size_t projected_gradient, wide_gradient;
 };
 
@@ -148,6 +148,38 @@ static struct pen__experts_pass experts_pass(const struct block *block,
         .share = (double)block->shape.rows / pass->microbatch->loss_count};
 }
 
+/* Where the projection of a piece has its arrays, and their gradients. */
+static struct pen__room room_of_values(const struct piece *piece,
+                                       const struct pen__pass *pass)
+{
+    struct pen__room room = {pass->microbatch->slice,
+                             pen__at(pass->stash, piece->projected), NULL};
+    if (pass->context != NULL)
+        room.shared = pen__at(pass->context, piece->shared);
+    return room;
+}
+
+static struct pen__room room_of_slopes(const struct piece *piece,
+                                       const struct pen__pass *pass)
+{
+    struct pen__room room = {pass->microbatch->slice,
+                             pen__at(pass->hold, piece->projected_gradient),
+                             NULL};
+    if (pass->slopes != NULL)
+        room.shared = pen__at(pass->slopes, piece->shared);
+    return room;
+}
+
+/* Attention of the slice to all up to it. */
+static struct pen_attention attention_of(const struct piece *piece,
+                                         uint32_t slice)
+{
+    struct pen_attention attention = piece->attention;
+    attention.first = slice * attention.sequence;
+    attention.adds = slice + 1 < piece->projection.num_slices;
+    return attention;
+}
+
 /* ---- what pieces make together ---- */
 
 static size_t num_elements(const struct block *block)
@@ -220,12 +252,13 @@ static void compute_wide(const struct block *block, const struct piece *piece,
 static void attend(const struct block *block, const struct piece *piece,
                    const struct pen__pass *pass)
 {
-    void *projected = pen__at(pass->stash, piece->projected);
+    const struct pen__room values = room_of_values(piece, pass);
+    struct pen__heads heads =
+        pen__projection_values(&piece->projection, &values);
+    struct pen_attention attention =
+        attention_of(piece, pass->microbatch->slice);
     pass->engine->ops->attention_forward(
-        pass->engine, &piece->attention,
-        pen__at(projected, piece->projection.q),
-        pen__at(projected, piece->projection.k),
-        pen__at(projected, piece->projection.v),
+        pass->engine, &attention, heads.q, heads.first_k, heads.first_v,
         attended_of(block, piece, pass), lse_of(block, piece, pass));
 }
 
@@ -237,9 +270,9 @@ static void forward_attention(const struct block *block,
     uint32_t first = pass->tensor->first;
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
+        const struct pen__room values = room_of_values(piece, pass);
         pen__projection_forward(
-            &piece->projection, engine, normed(block, pass, block->a),
-            pen__at(pass->stash, piece->projected),
+            &piece->projection, engine, normed(block, pass, block->a), &values,
             pen__at(pass->scratch, block->projection_scratch));
         attend(block, piece, pass);
         engine->ops->linear_forward(
@@ -346,8 +379,12 @@ static void backward_heads(const struct block *block, const struct piece *piece,
 {
     struct pen_engine *engine = pass->engine;
     const struct pen__projection *projection = &piece->projection;
-    void *projected = pen__at(pass->stash, piece->projected);
-    void *gradient = pen__at(pass->hold, piece->projected_gradient);
+    const struct pen__room values = room_of_values(piece, pass);
+    const struct pen__room slopes = room_of_slopes(piece, pass);
+    struct pen__heads heads = pen__projection_values(projection, &values);
+    struct pen__heads gradients = pen__projection_slopes(projection, &slopes);
+    struct pen_attention attention =
+        attention_of(piece, pass->microbatch->slice);
     void *dattended = pen__at(pass->scratch, block->attended_gradient);
     void *dvalues = projection->latent == NULL
                         ? dattended
@@ -360,13 +397,11 @@ static void backward_heads(const struct block *block, const struct piece *piece,
     if (block->again.attention)
         attend(block, piece, pass);
     engine->ops->attention_backward(
-        engine, &piece->attention, pen__at(projected, projection->q),
-        pen__at(projected, projection->k), pen__at(projected, projection->v),
+        engine, &attention, heads.q, heads.first_k, heads.first_v,
         attended_of(block, piece, pass), lse_of(block, piece, pass), dattended,
-        pen__at(gradient, projection->dq), pen__at(gradient, projection->dk),
-        pen__at(gradient, projection->dv));
+        gradients.q, gradients.first_k, gradients.first_v);
     pen__projection_backward_input(
-        projection, engine, projected, gradient,
+        projection, engine, &values, &slopes,
         pen__at(pass->scratch, block->projection_scratch), da);
 }
 
@@ -439,10 +474,11 @@ static void backward_weight(struct pen__layer *layer,
         ops->linear_backward_weight(
             engine, &piece->out, values_of(block, piece, pass),
             pen__at(pass->hold, block->middle_gradient));
-        pen__projection_backward_weight(
-            &piece->projection, engine, normed(block, pass, block->a),
-            pen__at(pass->stash, piece->projected),
-            pen__at(pass->hold, piece->projected_gradient));
+        const struct pen__room values = room_of_values(piece, pass);
+        const struct pen__room slopes = room_of_slopes(piece, pass);
+        pen__projection_backward_weight(&piece->projection, engine,
+                                        normed(block, pass, block->a), &values,
+                                        &slopes);
     }
     ops->norm_backward_weight(engine, &block->attention_norm, x,
                               pen__at(pass->stash, block->mean1),
@@ -479,13 +515,17 @@ static pen_status add_heads(struct piece *piece, struct pen_network *network,
         return status;
     piece->attention =
         (struct pen_attention){.batch = options->batch,
-                               .sequence = options->sequence,
+                               .sequence = pen__slice_tokens(options),
                                .head_size = model->head_dim,
                                .window = pen_model_window(model, layer - 1),
                                .scale = pen__attention_scale(model)};
     pen__projection_strides(&piece->projection, &piece->attention);
-    return options->engine->ops->attention_prepare(options->engine,
-                                                   &piece->attention, why);
+    for (uint32_t i = 0; i < options->num_slices && status == PEN_OK; i++) {
+        struct pen_attention attention = attention_of(piece, i);
+        status = options->engine->ops->attention_prepare(options->engine,
+                                                         &attention, why);
+    }
+    return status;
 }
 
 static pen_status add_features(const struct block *block, struct piece *piece,
@@ -559,6 +599,8 @@ static void lay_out_stash(struct block *block)
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         struct piece *piece = &block->pieces[i];
         piece->projected = pen__take(end, piece->projection.stash_bytes);
+        piece->shared = pen__take(&block->base.context_bytes,
+                                  piece->projection.context_bytes);
         piece->attended =
             pen__take(block->again.attention ? &block->base.hold_bytes : end,
                       row * piece->projection.query_width);
@@ -630,6 +672,7 @@ static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
             pen__take(&base->hold_bytes, row * piece->swiglu.stride);
     }
     lay_out_experts(block);
+    base->slopes_bytes = base->context_bytes;
     lay_out_scratch(block, tensor);
 }
 

@@ -22,6 +22,8 @@ struct pen__places {
     size_t dy;    /* in the hold */
     size_t hold;  /* in the hold */
     size_t again; /* in the hold: the stash of a layer computed again */
+    size_t context;
+    size_t slopes;
     bool is_recomputed;
 };
 
@@ -87,6 +89,8 @@ static void lay_out(struct pen_network *network)
         places->input = pen__take(&sizes->stash, layer->input_bytes);
         places->dy = pen__take(&sizes->hold, layer->output_bytes);
         places->hold = pen__take(&sizes->hold, layer->hold_bytes);
+        places->context = pen__take(&sizes->context, layer->context_bytes);
+        places->slopes = pen__take(&sizes->slopes, layer->slopes_bytes);
         if (places->is_recomputed)
             places->again = pen__take(&sizes->hold, layer->stash_bytes);
         else
@@ -113,7 +117,7 @@ pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
             stash = larger(stash, layer->stash_bytes);
     }
     if (network->options.is_forward_only) {
-        network->sizes.hold = 0;
+        network->sizes.hold = network->sizes.slopes = 0;
         hold = gradient = 0;
     }
     size_t end = 0;
@@ -299,6 +303,18 @@ static struct pen__pass pass_of(const struct pen_network *network,
                               .measures = microbatch->measures};
 }
 
+/* What the slices of the micro-batch share of a layer. */
+static void open_layer(const struct pen_network *network, uint32_t k,
+                       struct pen__pass *pass)
+{
+    const struct pen__places *places = &network->places[k];
+    const struct pen_microbatch *microbatch = pass->microbatch;
+    if (microbatch->context != NULL)
+        pass->context = pen__at(microbatch->context, places->context);
+    if (microbatch->slopes != NULL)
+        pass->slopes = pen__at(microbatch->slopes, places->slopes);
+}
+
 static const void *input_of(const struct pen_network *network, uint32_t k,
                             void *stash)
 {
@@ -318,6 +334,7 @@ void pen_network_forward(struct pen_network *network,
         pass.engine->ops->copy(pass.engine, x, first, network->sizes.input);
     for (uint32_t k = 0; k < count; k++) {
         const struct pen__places *places = &network->places[k];
+        open_layer(network, k, &pass);
         pass.stash = places->is_recomputed ? network->shared_stash
                                            : pen__at(stash, places->stash);
         void *out = k + 1 < count ? pen__at(stash, places[1].input) : y;
@@ -397,6 +414,7 @@ void pen_network_backward_input(struct pen_network *network,
                                network->sizes.output);
     for (uint32_t k = count; k-- > 0;) {
         const struct pen__places *places = &network->places[k];
+        open_layer(network, k, &pass);
         pass.hold = pen__at(hold, places->hold);
         pass.stash = places->is_recomputed ? pen__at(hold, places->again)
                                            : pen__at(stash, places->stash);
@@ -417,6 +435,7 @@ void pen_network_backward_weight(struct pen_network *network,
     struct pen__pass pass = pass_of(network, microbatch);
     for (uint32_t k = network->options.num_layers; k-- > 0;) {
         const struct pen__places *places = &network->places[k];
+        open_layer(network, k, &pass);
         pass.hold = pen__at(hold, places->hold);
         pass.stash = places->is_recomputed ? pen__at(hold, places->again)
                                            : pen__at(stash, places->stash);
@@ -436,6 +455,7 @@ void pen_network_backward(struct pen_network *network,
     pass.hold = network->shared_hold;
     for (uint32_t k = network->options.num_layers; k-- > 0;) {
         const struct pen__places *places = &network->places[k];
+        open_layer(network, k, &pass);
         pass.stash = places->is_recomputed ? network->shared_stash
                                            : pen__at(stash, places->stash);
         const void *x = input_of(network, k, stash);

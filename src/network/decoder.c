@@ -6,11 +6,16 @@
 
 #include <stdlib.h>
 
+size_t pen__slice_tokens(const struct pen_network_options *options)
+{
+    return options->sequence / options->num_slices;
+}
+
 struct pen__shape pen__shape_of(const struct pen_network_options *options)
 {
     enum pen_precision dtype = options->engine->dtype;
     return (struct pen__shape){
-        .rows = options->batch * options->sequence,
+        .rows = options->batch * pen__slice_tokens(options),
         .hidden = options->model->hidden,
         .element = pen_precision_bytes(dtype),
         .stat = pen_precision_bytes(pen_precision_master(dtype))};
@@ -162,8 +167,7 @@ pen_status pen__add_linear(struct pen_network *network, uint32_t layer,
         weights[i] = (struct pen__part){parts[i].weight, parts[i].cut};
         biases[i] = (struct pen__part){parts[i].bias, parts[i].cut};
     }
-    *out = (struct pen_linear){.rows = network->options.batch *
-                                       network->options.sequence};
+    *out = (struct pen_linear){.rows = pen__shape_of(&network->options).rows};
     pen_status status = pen__add_parameter(network, layer, PEN_PARAMETER_DENSE,
                                            weights, count, &out->weight, why);
     if (status == PEN_OK && has_bias(&parts[0].cut))
@@ -283,6 +287,34 @@ static pen_status check(const struct pen_network_options *options,
     return check_group(options, why);
 }
 
+static pen_status check_slices(const struct pen_network_options *options,
+                               struct pen_text *why)
+{
+    uint32_t slices = options->num_slices;
+    if (slices <= 1)
+        return PEN_OK;
+    if (options->sequence % slices != 0) {
+        pen_why(why,
+                "sequences of %zu tokens cannot be cut into %u equal slices; "
+                "use a number of --slices that divides them",
+                options->sequence, slices);
+        return PEN_INVALID;
+    }
+    if (options->model->num_experts > 0 || options->model->kv_lora_rank > 0) {
+        pen_why(why, "--slices needs a model without experts and without "
+                     "latent attention; use --slices 1");
+        return PEN_INVALID;
+    }
+    if (!options->engine->ops->has_chunks) {
+        pen_why(why,
+                "the engine %s does not compute token slices; use --engine "
+                "onednn, or --slices 1",
+                options->engine->ops->name);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
 static pen_status create_layer(struct pen_network *network, uint32_t layer,
                                struct pen__layer **out, struct pen_text *why)
 {
@@ -323,12 +355,16 @@ pen_status pen_network_create(const struct pen_network_options *options,
                               struct pen_network **out, struct pen_text *why)
 {
     pen_status status = check(options, why);
+    if (status == PEN_OK)
+        status = check_slices(options, why);
     if (status != PEN_OK)
         return status;
     struct pen_network *network = calloc(1, sizeof *network);
     if (network == NULL)
         return PEN_NOMEM;
     network->options = *options;
+    if (options->num_slices == 0)
+        network->options.num_slices = 1;
     if (options->tensor.total == 0)
         network->options.tensor = (struct pen_tensor_share){1, 0, 1, NULL};
     status = build(network, why);

@@ -7,13 +7,16 @@
 
 /* Sizes that every layer of a network agrees on. */
 struct pen__shape {
-    size_t rows; /* batch * sequence */
+    size_t rows; /* batch * tokens of a slice */
     size_t hidden;
     size_t element; /* bytes of an activation */
     size_t stat;    /* bytes of a statistic */
 };
 
 struct pen__shape pen__shape_of(const struct pen_network_options *options);
+
+/* Tokens of a sequence in one pass. */
+size_t pen__slice_tokens(const struct pen_network_options *options);
 
 /*
  * What a piece has of the weight of a dense layer (network.h,

@@ -61,6 +61,16 @@ static void free_embedding(struct pen__layer *layer)
     free(embedding);
 }
 
+/* The table of a piece, at the positions of the slice. */
+static struct pen_embedding table_at(const struct embedding *embedding,
+                                     uint32_t piece,
+                                     const struct pen__pass *pass)
+{
+    struct pen_embedding table = embedding->tables[piece];
+    table.first_position = pass->microbatch->slice * table.sequence;
+    return table;
+}
+
 static void forward(struct pen__layer *layer, const struct pen__pass *pass,
                     const void *x, void *y)
 {
@@ -69,10 +79,12 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     (void)x;
     if (y == NULL)
         return;
-    for (uint32_t i = 0; i < embedding->num_pieces; i++)
+    for (uint32_t i = 0; i < embedding->num_pieces; i++) {
+        struct pen_embedding table = table_at(embedding, i, pass);
         pass->engine->ops->embedding_forward(
-            pass->engine, &embedding->tables[i], pass->microbatch->ids,
+            pass->engine, &table, pass->microbatch->ids,
             pen__piece_result(i, embedding->output_bytes, y, others));
+    }
     pen__sum_pieces(pass, embedding->elements, y, others);
 }
 
@@ -113,7 +125,7 @@ static void backward_weight(struct pen__layer *layer,
     const int32_t *ids = pass->microbatch->ids;
     (void)x;
     if (embedding->gathered != NULL) {
-        struct pen_embedding table = embedding->tables[0];
+        struct pen_embedding table = table_at(embedding, 0, pass);
         find_rows(embedding, ids);
         table.tokens = embedding->gathered;
         table.first = 0;
@@ -121,9 +133,10 @@ static void backward_weight(struct pen__layer *layer,
                                               embedding->rows, dy);
         return;
     }
-    for (uint32_t i = 0; i < embedding->num_pieces; i++)
-        pass->engine->ops->embedding_backward(pass->engine,
-                                              &embedding->tables[i], ids, dy);
+    for (uint32_t i = 0; i < embedding->num_pieces; i++) {
+        struct pen_embedding table = table_at(embedding, i, pass);
+        pass->engine->ops->embedding_backward(pass->engine, &table, ids, dy);
+    }
 }
 
 /* For operations at once, for the host once a later mark is reached. */
@@ -292,8 +305,8 @@ static pen_status add_words(struct embedding *embedding,
     const struct pen__part part = {
         PEN_PART_TOKEN_EMBEDDING,
         pen__cut_words(options, options->tensor.first + index)};
-    table->rows = options->batch * options->sequence;
-    table->sequence = options->sequence;
+    table->sequence = pen__slice_tokens(options);
+    table->rows = options->batch * table->sequence;
     table->first = (int32_t)part.cut.first;
     if (index == 0)
         embedding->first_word = table->first;

@@ -16,6 +16,8 @@ struct pen__pass {
     void *stash;   /* of this layer: from its forward to its backward weight */
     void *hold;    /* of this layer: from backward input to backward weight */
     void *scratch; /* of the network: until the pass ends */
+    void *context; /* of this layer, that slices share; NULL without slices */
+    void *slopes;  /* likewise */
     double *loss;  /* in staging: set by the forward of the head */
     const struct pen_tensor_share *tensor; /* of a decoder */
     bool is_forward_only;
@@ -53,6 +55,8 @@ struct pen__layer {
     size_t stash_bytes;
     size_t hold_bytes;
     size_t scratch_bytes;
+    size_t context_bytes; /* of all slices, as the next */
+    size_t slopes_bytes;
 };
 
 /* Rounds up to a multiple of 64, so that every array begins on a line. */

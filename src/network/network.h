@@ -67,9 +67,10 @@ struct pen_network_options {
     uint32_t num_layers;
     size_t batch; /* sequences of a micro-batch */
     size_t sequence;
-    size_t step_rows; /* most tokens between two optimizer steps */
-    int moments;      /* that the optimizer keeps per parameter */
-    bool has_no_room; /* of gradients: see gradient_place() of the engine */
+    uint32_t num_slices; /* token slices of a micro-batch; 0: one */
+    size_t step_rows;    /* most tokens between two optimizer steps */
+    int moments;         /* that the optimizer keeps per parameter */
+    bool has_no_room;    /* of gradients: see gradient_place() of the engine */
     enum pen_recompute recompute;
     unsigned modules; /* of selective: 1u << PEN_MODULE_...; 0: cheap ones */
     struct pen_tensor_share tensor;
@@ -84,9 +85,21 @@ pen_status pen_network_check_pieces(const struct pen_model *model,
                                     uint32_t pieces, struct pen_text *why);
 
 /*
- * One micro-batch: what comes from the data.
+ * Token slices: the sequences of a micro-batch are cut into equal slices, and
+ * every pass is one over a slice. Forward passes go from the first slice to the
+ * last, the others from the last to the first. A micro-batch then has two more
+ * blocks of memory, which its slices share: the context, from the first forward
+ * pass to the last backward one, has queries, keys and values of all slices;
+ * the slopes, from the first backward pass to the last, have their gradients.
+ * A slice adds to those of the keys and values before it, so that they are
+ * complete when its turn comes. A stash, a hold, an input and an output are
+ * those of one slice.
+ */
+
+/*
+ * One micro-batch, or a slice of it: what comes from the data.
  *
- * ids and targets have batch * sequence entries; the stage with the embedding
+ * ids and targets have an entry for each token; the stage with the embedding
  * reads the one, the stage with the head the other; both lie in staging and
  * must stay until the last pass of the micro-batch is finished. Targets of
  * `PEN_NO_TARGET` do not count. Losses are divided by loss_count, the number of
@@ -105,6 +118,9 @@ struct pen_microbatch {
     bool is_evaluation;  /* of a network that trains: no backward follows */
     bool measures;       /* an evaluation in which norms over batches measure */
     double loss_count;
+    uint32_t slice;
+    void *context; /* of the micro-batch; NULL without slices, as the next */
+    void *slopes;  /* not read by a forward */
 };
 
 /*
@@ -124,15 +140,18 @@ void pen_network_free(struct pen_network *network);
 pen_status pen_network_initialize(struct pen_network *network, uint64_t seed);
 
 /*
- * What one micro-batch takes, in bytes; multiples of 64. Stash and hold are in
- * the engine's memory or in staging, input and output of a stage in staging.
+ * What one micro-batch takes, or one slice of it, in bytes; multiples of 64.
+ * Stash, hold, context and slopes are in the engine's memory or in staging,
+ * input and output of a stage in staging.
  */
 struct pen_network_sizes {
     size_t stash;
-    size_t hold;   /* for the split backward */
-    size_t input;  /* of the first layer: 0 with the embedding */
-    size_t output; /* of the last layer: 0 with the head */
-    size_t logits; /* inside the stash of the head, else 0 */
+    size_t hold;    /* for the split backward */
+    size_t input;   /* of the first layer: 0 with the embedding */
+    size_t output;  /* of the last layer: 0 with the head */
+    size_t logits;  /* inside the stash of the head, else 0 */
+    size_t context; /* of a micro-batch with slices, as the next; else 0 */
+    size_t slopes;
 };
 
 void pen_network_sizes(const struct pen_network *network,

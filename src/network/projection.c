@@ -85,36 +85,38 @@ static pen_status add_three_products(struct pen__projection *self,
     return status;
 }
 
-static void lay_out_one(struct pen__projection *self)
+/* Arrays of the slices lie one behind the other. */
+static void lay_out_one(struct pen__projection *self, size_t *values,
+                        size_t *slopes)
 {
     size_t element = self->shape.element;
     size_t width = self->query_width + 2 * self->key_width;
     size_t bytes = self->shape.rows * width * element;
-    self->q = pen__take(&self->stash_bytes, bytes);
+    self->query_bytes = self->key_bytes = bytes;
+    self->q = pen__take(values, self->num_slices * bytes);
     self->k = self->q + self->query_width * element;
     self->v = self->k + self->key_width * element;
-    self->dq = pen__take(&self->hold_bytes, bytes);
+    self->dq = pen__take(slopes, self->num_slices * bytes);
     self->dk = self->dq + self->query_width * element;
     self->dv = self->dk + self->key_width * element;
 }
 
-static void lay_out_three(struct pen__projection *self)
+static void lay_out_three(struct pen__projection *self, size_t *values,
+                          size_t *slopes)
 {
     size_t element = self->shape.element;
     size_t queries = self->shape.rows * self->query_width * element;
     size_t keys = self->shape.rows * self->key_width * element;
-    self->q = pen__take(&self->stash_bytes, queries);
-    self->k = pen__take(&self->stash_bytes, keys);
-    self->v = pen__take(&self->stash_bytes, keys);
-    self->dq = pen__take(&self->hold_bytes, queries);
-    self->dk = pen__take(&self->hold_bytes, keys);
-    self->dv = pen__take(&self->hold_bytes, keys);
+    self->query_bytes = queries;
+    self->key_bytes = keys;
+    self->q = pen__take(values, self->num_slices * queries);
+    self->k = pen__take(values, self->num_slices * keys);
+    self->v = pen__take(values, self->num_slices * keys);
+    self->dq = pen__take(slopes, self->num_slices * queries);
+    self->dk = pen__take(slopes, self->num_slices * keys);
+    self->dv = pen__take(slopes, self->num_slices * keys);
     self->scratch_bytes =
         pen__align(self->shape.rows * self->shape.hidden * element);
-    self->raw_q = self->q;
-    self->raw_k = self->k;
-    self->raw_dq = self->dq;
-    self->raw_dk = self->dk;
     if (!self->has_norms)
         return;
     self->raw_q = pen__take(&self->stash_bytes, queries);
@@ -127,6 +129,18 @@ static void lay_out_three(struct pen__projection *self)
     self->raw_dk = pen__take(&self->hold_bytes, keys);
 }
 
+static void lay_out(struct pen__projection *self)
+{
+    bool is_shared = self->num_slices > 1;
+    size_t slopes_bytes = 0;
+    size_t *values = is_shared ? &self->context_bytes : &self->stash_bytes;
+    size_t *slopes = is_shared ? &slopes_bytes : &self->hold_bytes;
+    if (self->is_apart)
+        lay_out_three(self, values, slopes);
+    else
+        lay_out_one(self, values, slopes);
+}
+
 static void set_rotary(struct pen__projection *self,
                        const struct pen_network *network)
 {
@@ -137,7 +151,8 @@ static void set_rotary(struct pen__projection *self,
     size_t table =
         network->options.sequence * (model->head_dim / 2) * self->shape.stat;
     struct pen_rotary rotary = {.rows = self->shape.rows,
-                                .sequence = network->options.sequence,
+                                .sequence =
+                                    pen__slice_tokens(&network->options),
                                 .head_size = model->head_dim,
                                 .cosines = network->tables,
                                 .sines = pen__at(network->tables, table)};
@@ -192,6 +207,7 @@ pen_status pen__projection_init(struct pen__projection *self,
         return init_latent(self, network, layer, why);
     find_parts(network, layer, piece, parts);
     self->shape = pen__shape_of(&network->options);
+    self->num_slices = network->options.num_slices;
     self->has_norms = model->has_qk_norm;
     self->is_apart = self->has_norms ||
                      (total > 1 && parts[QUERIES].weight == PEN_PART_QKV) ||
@@ -207,10 +223,7 @@ pen_status pen__projection_init(struct pen__projection *self,
             : add_one_product(self, network, layer, parts, why);
     if (status != PEN_OK)
         return status;
-    if (self->is_apart)
-        lay_out_three(self);
-    else
-        lay_out_one(self);
+    lay_out(self);
     set_rotary(self, network);
     return PEN_OK;
 }
@@ -229,113 +242,196 @@ void pen__projection_strides(const struct pen__projection *self,
     attention->kv_stride = self->is_apart ? self->key_width : width;
 }
 
+/* ---- passes ---- */
+
+static struct pen__heads heads_at(const struct pen__projection *self,
+                                  const struct pen__room *room, size_t q,
+                                  size_t k, size_t v)
+{
+    void *base = self->num_slices > 1 ? room->shared : room->own;
+    size_t keys = room->slice * self->key_bytes;
+    return (struct pen__heads){
+        .q = pen__at(base, q + room->slice * self->query_bytes),
+        .k = pen__at(base, k + keys),
+        .v = pen__at(base, v + keys),
+        .first_k = pen__at(base, k),
+        .first_v = pen__at(base, v)};
+}
+
+struct pen__heads pen__projection_values(const struct pen__projection *self,
+                                         const struct pen__room *values)
+{
+    return heads_at(self, values, self->q, self->k, self->v);
+}
+
+struct pen__heads pen__projection_slopes(const struct pen__projection *self,
+                                         const struct pen__room *slopes)
+{
+    return heads_at(self, slopes, self->dq, self->dk, self->dv);
+}
+
+/* Queries and keys before their norms, or the gradients of these. */
+struct raw {
+    void *q, *k;
+};
+
+static struct raw raw_values(const struct pen__projection *self,
+                             const struct pen__heads *heads,
+                             const struct pen__room *room)
+{
+    return self->has_norms ? (struct raw){pen__at(room->own, self->raw_q),
+                                          pen__at(room->own, self->raw_k)}
+                           : (struct raw){heads->q, heads->k};
+}
+
+static struct raw raw_slopes(const struct pen__projection *self,
+                             const struct pen__heads *heads,
+                             const struct pen__room *room)
+{
+    return self->has_norms ? (struct raw){pen__at(room->own, self->raw_dq),
+                                          pen__at(room->own, self->raw_dk)}
+                           : (struct raw){heads->q, heads->k};
+}
+
+/* The angles of the positions of a slice. */
+static struct pen_rotary rotary_at(const struct pen__projection *self,
+                                   const struct pen_rotary *rotary,
+                                   uint32_t slice)
+{
+    struct pen_rotary at = *rotary;
+    size_t angles = slice * at.sequence * (at.head_size / 2);
+    at.cosines = (const char *)at.cosines + angles * self->shape.stat;
+    at.sines = (const char *)at.sines + angles * self->shape.stat;
+    return at;
+}
+
+static void turn(const struct pen__projection *self, struct pen_engine *engine,
+                 const struct pen__heads *heads, uint32_t slice)
+{
+    struct pen_rotary queries = rotary_at(self, &self->query_rotary, slice);
+    struct pen_rotary keys = rotary_at(self, &self->key_rotary, slice);
+    engine->ops->rotary_forward(engine, &queries, heads->q);
+    if (self->is_apart)
+        engine->ops->rotary_forward(engine, &keys, heads->k);
+}
+
+static void turn_back(const struct pen__projection *self,
+                      struct pen_engine *engine, const struct pen__heads *heads,
+                      uint32_t slice)
+{
+    struct pen_rotary queries = rotary_at(self, &self->query_rotary, slice);
+    struct pen_rotary keys = rotary_at(self, &self->key_rotary, slice);
+    engine->ops->rotary_backward(engine, &queries, heads->q);
+    if (self->is_apart)
+        engine->ops->rotary_backward(engine, &keys, heads->k);
+}
+
+static void forward_norms(const struct pen__projection *self,
+                          struct pen_engine *engine, const struct raw *raw,
+                          const struct pen__heads *heads, void *stash)
+{
+    engine->ops->norm_forward(engine, &self->query_norm, raw->q, heads->q, NULL,
+                              pen__at(stash, self->q_rstd));
+    engine->ops->norm_forward(engine, &self->key_norm, raw->k, heads->k, NULL,
+                              pen__at(stash, self->k_rstd));
+}
+
 void pen__projection_forward(const struct pen__projection *self,
                              struct pen_engine *engine, const void *a,
-                             void *stash, void *scratch)
+                             const struct pen__room *values, void *scratch)
 {
     const struct pen_engine_ops *ops = engine->ops;
     if (self->latent != NULL) {
-        pen__latent_forward(self->latent, engine, a, stash, scratch);
+        pen__latent_forward(self->latent, engine, a, values->own, scratch);
         return;
     }
-    void *q = pen__at(stash, self->q);
-    void *k = pen__at(stash, self->k);
+    struct pen__heads heads = pen__projection_values(self, values);
+    struct raw raw = raw_values(self, &heads, values);
     if (self->is_apart) {
-        void *raw_q = pen__at(stash, self->raw_q);
-        void *raw_k = pen__at(stash, self->raw_k);
-        ops->linear_forward(engine, &self->all, a, NULL, raw_q);
-        ops->linear_forward(engine, &self->keys, a, NULL, raw_k);
-        ops->linear_forward(engine, &self->values, a, NULL,
-                            pen__at(stash, self->v));
-        if (self->has_norms) {
-            ops->norm_forward(engine, &self->query_norm, raw_q, q, NULL,
-                              pen__at(stash, self->q_rstd));
-            ops->norm_forward(engine, &self->key_norm, raw_k, k, NULL,
-                              pen__at(stash, self->k_rstd));
-        }
+        ops->linear_forward(engine, &self->all, a, NULL, raw.q);
+        ops->linear_forward(engine, &self->keys, a, NULL, raw.k);
+        ops->linear_forward(engine, &self->values, a, NULL, heads.v);
+        if (self->has_norms)
+            forward_norms(self, engine, &raw, &heads, values->own);
     } else {
-        ops->linear_forward(engine, &self->all, a, NULL, q);
+        ops->linear_forward(engine, &self->all, a, NULL, heads.q);
     }
-    if (!self->has_rotary)
-        return;
-    ops->rotary_forward(engine, &self->query_rotary, q);
-    if (self->is_apart)
-        ops->rotary_forward(engine, &self->key_rotary, k);
+    if (self->has_rotary)
+        turn(self, engine, &heads, values->slice);
 }
 
 static void backward_norms(const struct pen__projection *self,
-                           struct pen_engine *engine, void *stash, void *hold)
+                           struct pen_engine *engine, const struct raw *raw,
+                           const struct pen__heads *slopes,
+                           const struct raw *to, void *stash)
 {
-    engine->ops->norm_backward_input(
-        engine, &self->query_norm, pen__at(stash, self->raw_q), NULL,
-        pen__at(stash, self->q_rstd), pen__at(hold, self->dq), NULL,
-        pen__at(hold, self->raw_dq));
-    engine->ops->norm_backward_input(
-        engine, &self->key_norm, pen__at(stash, self->raw_k), NULL,
-        pen__at(stash, self->k_rstd), pen__at(hold, self->dk), NULL,
-        pen__at(hold, self->raw_dk));
+    engine->ops->norm_backward_input(engine, &self->query_norm, raw->q, NULL,
+                                     pen__at(stash, self->q_rstd), slopes->q,
+                                     NULL, to->q);
+    engine->ops->norm_backward_input(engine, &self->key_norm, raw->k, NULL,
+                                     pen__at(stash, self->k_rstd), slopes->k,
+                                     NULL, to->k);
 }
 
 void pen__projection_backward_input(const struct pen__projection *self,
-                                    struct pen_engine *engine, void *stash,
-                                    void *hold, void *scratch, void *da)
+                                    struct pen_engine *engine,
+                                    const struct pen__room *values,
+                                    const struct pen__room *slopes,
+                                    void *scratch, void *da)
 {
     const struct pen_engine_ops *ops = engine->ops;
     if (self->latent != NULL) {
-        pen__latent_backward_input(self->latent, engine, stash, hold, scratch,
-                                   da);
+        pen__latent_backward_input(self->latent, engine, values->own,
+                                   slopes->own, scratch, da);
         return;
     }
-    void *dq = pen__at(hold, self->dq);
-    if (self->has_rotary) {
-        ops->rotary_backward(engine, &self->query_rotary, dq);
-        if (self->is_apart)
-            ops->rotary_backward(engine, &self->key_rotary,
-                                 pen__at(hold, self->dk));
-    }
+    struct pen__heads heads = pen__projection_values(self, values);
+    struct pen__heads gradients = pen__projection_slopes(self, slopes);
+    if (self->has_rotary)
+        turn_back(self, engine, &gradients, values->slice);
     if (!self->is_apart) {
-        ops->linear_backward_input(engine, &self->all, dq, da);
+        ops->linear_backward_input(engine, &self->all, gradients.q, da);
         return;
     }
+    struct raw raw = raw_values(self, &heads, values);
+    struct raw raw_gradients = raw_slopes(self, &gradients, slopes);
     if (self->has_norms)
-        backward_norms(self, engine, stash, hold);
+        backward_norms(self, engine, &raw, &gradients, &raw_gradients,
+                       values->own);
     size_t count = self->shape.rows * self->shape.hidden;
-    ops->linear_backward_input(engine, &self->all, pen__at(hold, self->raw_dq),
-                               da);
-    ops->linear_backward_input(engine, &self->keys, pen__at(hold, self->raw_dk),
-                               scratch);
+    ops->linear_backward_input(engine, &self->all, raw_gradients.q, da);
+    ops->linear_backward_input(engine, &self->keys, raw_gradients.k, scratch);
     ops->add(engine, count, da, scratch, da);
-    ops->linear_backward_input(engine, &self->values, pen__at(hold, self->dv),
-                               scratch);
+    ops->linear_backward_input(engine, &self->values, gradients.v, scratch);
     ops->add(engine, count, da, scratch, da);
 }
 
 void pen__projection_backward_weight(const struct pen__projection *self,
                                      struct pen_engine *engine, const void *a,
-                                     void *stash, void *hold)
+                                     const struct pen__room *values,
+                                     const struct pen__room *slopes)
 {
     const struct pen_engine_ops *ops = engine->ops;
     if (self->latent != NULL) {
-        pen__latent_backward_weight(self->latent, engine, a, stash, hold);
+        pen__latent_backward_weight(self->latent, engine, a, values->own,
+                                    slopes->own);
         return;
     }
+    struct pen__heads heads = pen__projection_values(self, values);
+    struct pen__heads gradients = pen__projection_slopes(self, slopes);
     if (!self->is_apart) {
-        ops->linear_backward_weight(engine, &self->all, a,
-                                    pen__at(hold, self->dq));
+        ops->linear_backward_weight(engine, &self->all, a, gradients.q);
         return;
     }
-    ops->linear_backward_weight(engine, &self->all, a,
-                                pen__at(hold, self->raw_dq));
-    ops->linear_backward_weight(engine, &self->keys, a,
-                                pen__at(hold, self->raw_dk));
-    ops->linear_backward_weight(engine, &self->values, a,
-                                pen__at(hold, self->dv));
+    struct raw raw = raw_values(self, &heads, values);
+    struct raw raw_gradients = raw_slopes(self, &gradients, slopes);
+    ops->linear_backward_weight(engine, &self->all, a, raw_gradients.q);
+    ops->linear_backward_weight(engine, &self->keys, a, raw_gradients.k);
+    ops->linear_backward_weight(engine, &self->values, a, gradients.v);
     if (!self->has_norms)
         return;
-    ops->norm_backward_weight(
-        engine, &self->query_norm, pen__at(stash, self->raw_q), NULL,
-        pen__at(stash, self->q_rstd), pen__at(hold, self->dq));
-    ops->norm_backward_weight(
-        engine, &self->key_norm, pen__at(stash, self->raw_k), NULL,
-        pen__at(stash, self->k_rstd), pen__at(hold, self->dk));
+    ops->norm_backward_weight(engine, &self->query_norm, raw.q, NULL,
+                              pen__at(values->own, self->q_rstd), gradients.q);
+    ops->norm_backward_weight(engine, &self->key_norm, raw.k, NULL,
+                              pen__at(values->own, self->k_rstd), gradients.k);
 }

@@ -36,15 +36,34 @@ struct pen__projection {
     struct pen_rotary query_rotary; /* of keys too, in one product */
     struct pen_rotary key_rotary;
 
+    uint32_t num_slices;
+    size_t query_bytes; /* from a slice to the next, in q */
+    size_t key_bytes;   /* in k and v */
     size_t stash_bytes;
     size_t hold_bytes;
     size_t scratch_bytes;
-    /* In the stash. */
+    size_t context_bytes; /* of slices, as their slopes; else 0 */
+    /* In the stash, or those of all slices in the context. */
     size_t q, k, v;
+    /* In the stash. */
     size_t raw_q, raw_k, q_rstd, k_rstd;
-    /* In the hold. */
+    /* In the hold, or those of all slices in the slopes. */
     size_t dq, dk, dv;
+    /* In the hold. */
     size_t raw_dq, raw_dk;
+};
+
+/* Where a projection finds its arrays: one slice's, and those of all. */
+struct pen__room {
+    uint32_t slice;
+    void *own;    /* in the stash, or the hold */
+    void *shared; /* in the context, or the slopes; NULL without slices */
+};
+
+/* Queries, keys and values, or their gradients. */
+struct pen__heads {
+    void *q, *k, *v;         /* of the slice */
+    void *first_k, *first_v; /* of the first slice: those of all follow */
 };
 
 /* Of a piece of the model. Release it where it failed, too. */
@@ -54,20 +73,30 @@ pen_status pen__projection_init(struct pen__projection *projection,
 
 void pen__projection_release(struct pen__projection *projection);
 
-/* q, k and v are at these places of the stash, with strides as attention's. */
+/* The strides that attention has, and its heads. */
 void pen__projection_strides(const struct pen__projection *projection,
                              struct pen_attention *attention);
 
+struct pen__heads
+pen__projection_values(const struct pen__projection *projection,
+                       const struct pen__room *values);
+struct pen__heads
+pen__projection_slopes(const struct pen__projection *projection,
+                       const struct pen__room *slopes);
+
 void pen__projection_forward(const struct pen__projection *projection,
                              struct pen_engine *engine, const void *a,
-                             void *stash, void *scratch);
+                             const struct pen__room *values, void *scratch);
 
-/* dq, dk and dv are in the hold; rotates them back where they lie. */
+/* Rotates the slopes of queries and keys back where they lie. */
 void pen__projection_backward_input(const struct pen__projection *projection,
-                                    struct pen_engine *engine, void *stash,
-                                    void *hold, void *scratch, void *da);
+                                    struct pen_engine *engine,
+                                    const struct pen__room *values,
+                                    const struct pen__room *slopes,
+                                    void *scratch, void *da);
 void pen__projection_backward_weight(const struct pen__projection *projection,
                                      struct pen_engine *engine, const void *a,
-                                     void *stash, void *hold);
+                                     const struct pen__room *values,
+                                     const struct pen__room *slopes);
 
 #endif

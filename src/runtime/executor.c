@@ -63,11 +63,19 @@ static void note_ready(struct pen_executor *executor, int64_t now_ns)
 struct want {
     struct pen_mailbox *mailbox;
     uint32_t stage;
-    uint32_t microbatch;
+    uint32_t microbatch; /* and slice: unit_of() */
     struct pen_label label;
     const void *in;
     void *out;
 };
+
+/* Messages carry slices: a number for each of them. */
+static uint32_t unit_of(const struct pen_executor *executor,
+                        const struct pen_op *op)
+{
+    return op->microbatch * executor->options.layout.shape.num_slices +
+           op->slice;
+}
 
 static bool is_there(void *context)
 {
@@ -89,8 +97,9 @@ static pen_status receive(struct pen_executor *executor,
                           struct pen_mailbox *mailbox, const struct pen_op *op,
                           struct want *out)
 {
-    *out = (struct want){
-        .mailbox = mailbox, .stage = op->stage, .microbatch = op->microbatch};
+    *out = (struct want){.mailbox = mailbox,
+                         .stage = op->stage,
+                         .microbatch = unit_of(executor, op)};
     return mailbox == NULL
                ? PEN_OK
                : pen_executor_wait(executor, is_there, out,
@@ -139,8 +148,9 @@ static pen_status await_partner(struct pen_executor *executor)
         return PEN_OK;
     struct pen_mailbox *mailbox =
         executor->routes[pen__executor_find(executor, op->stage)].grad_in;
-    struct want want = {
-        .mailbox = mailbox, .stage = op->stage, .microbatch = op->microbatch};
+    struct want want = {.mailbox = mailbox,
+                        .stage = op->stage,
+                        .microbatch = unit_of(executor, op)};
     return mailbox == NULL
                ? PEN_OK
                : pen_executor_wait(executor, has_come, &want,
@@ -158,9 +168,10 @@ static void fill(const struct pen_executor *executor,
     bool is_act = pen_mailbox_options(mailbox)->direction == PEN_DIRECTION_ACT;
     uint32_t to = is_act ? pen_shape_next_stage(shape, op->stage)
                          : pen_shape_previous_stage(shape, op->stage);
-    pen_mailbox_fill(mailbox, (struct pen_label){.stage = to,
-                                                 .microbatch = op->microbatch,
-                                                 .version = version});
+    pen_mailbox_fill(mailbox,
+                     (struct pen_label){.stage = to,
+                                        .microbatch = unit_of(executor, op),
+                                        .version = version});
 }
 
 static bool is_sent(void *context)
@@ -180,7 +191,7 @@ static pen_status send(struct pen_executor *executor, const struct pen_op *op)
                         .stage =
                             is_act ? pen_shape_next_stage(shape, op->stage)
                                    : pen_shape_previous_stage(shape, op->stage),
-                        .microbatch = op->microbatch};
+                        .microbatch = unit_of(executor, op)};
     uint32_t peer = pen_mailbox_options(want.mailbox)->peer;
     pen_status status = pen_executor_wait(executor, is_sent, &want, peer);
     if (status == PEN_OK && executor->options.is_blocking)
@@ -271,15 +282,30 @@ static uint64_t first_sample(const struct pen_executor *executor,
            in_step;
 }
 
+/* The tokens of a slice, out of whole sequences. */
+static void copy_slice(const struct pen_stage *stage, uint32_t slice,
+                       const struct pen_batch *whole,
+                       const struct pen_batch *to)
+{
+    size_t tokens = stage->sample.num_ids;
+    for (size_t i = 0; i < stage->micro_batch; i++) {
+        size_t from = (i * stage->num_slices + slice) * tokens;
+        memcpy(to->ids + i * tokens, whole->ids + from,
+               tokens * sizeof *to->ids);
+        memcpy(to->targets + i * tokens, whole->targets + from,
+               tokens * sizeof *to->targets);
+    }
+}
+
 /* Fills a micro-batch; rows behind the last sample have no targets. */
-static pen_status read_input(struct pen_executor *executor,
+static pen_status read_whole(struct pen_executor *executor,
                              const struct pen_stage *stage,
-                             const struct pen_op *op, struct pen_text *why)
+                             const struct pen_op *op,
+                             const struct pen_batch *into, struct pen_text *why)
 {
     const struct pen_pass *pass = executor->pass;
-    const struct pen_sample_shape *sample = &stage->sample;
-    struct pen_batch batch =
-        pen_stage_batch(stage, stage->stays[op->microbatch].input);
+    const struct pen_sample_shape *sample = &executor->options.sample;
+    struct pen_batch batch = *into;
     uint64_t first = first_sample(executor, op);
     size_t micro = stage->micro_batch;
     size_t some = micro;
@@ -296,12 +322,31 @@ static pen_status read_input(struct pen_executor *executor,
     return pen_batches_read(pass->batches, first, some, &batch, why);
 }
 
+static pen_status read_input(struct pen_executor *executor,
+                             const struct pen_stage *stage,
+                             const struct pen_op *op, struct pen_text *why)
+{
+    struct pen_batch batch =
+        pen_stage_batch(stage, pen_stage_stay(stage, op)->input);
+    if (stage->num_slices == 1)
+        return read_whole(executor, stage, op, &batch, why);
+    pen_status status = read_whole(executor, stage, op, &executor->whole, why);
+    if (status == PEN_OK)
+        copy_slice(stage, op->slice, &executor->whole, &batch);
+    return status;
+}
+
 static struct pen_microbatch microbatch_of(const struct pen_executor *executor,
                                            const struct pen_stage *stage,
-                                           const struct pen_stay *stay)
+                                           const struct pen_op *op)
 {
     const struct pen_pass *pass = executor->pass;
+    const struct pen_stay *stay = pen_stage_stay(stage, op);
+    const struct pen_shared_stay *shared = pen_stage_shared(stage, op);
     struct pen_microbatch microbatch = {
+        .slice = op->slice,
+        .context = room_at(&stage->contexts, shared->context),
+        .slopes = room_at(&stage->slopes, shared->slopes),
         .is_evaluation = pass->is_evaluation,
         .measures = pass->measures,
         .loss_count = pass->is_evaluation ? pass->num_targets
@@ -346,6 +391,13 @@ static void finish(struct pen_executor *executor, const struct pen_stage *stage)
         pen_executor_poll(executor);
 }
 
+/* In place of one slice: its share of what a micro-batch takes. */
+static void sleep_slice(struct pen_executor *executor,
+                        const struct pen_stage *stage, double seconds)
+{
+    pen_executor_sleep(executor, seconds / stage->num_slices);
+}
+
 static const struct pen_cost *sleep_of(const struct pen_executor *executor,
                                        const struct pen_stage *stage)
 {
@@ -383,10 +435,12 @@ static void keep_loss(struct pen_executor *executor,
                       const struct pen_stage *stage, const struct pen_op *op)
 {
     struct pen_pass *pass = executor->pass;
-    const struct pen_stay *stay = &stage->stays[op->microbatch];
+    const struct pen_stay *stay = pen_stage_stay(stage, op);
     if (!stage->has_head)
         return;
-    pass->losses[op->microbatch] = loss_of(stage);
+    if (op->slice == 0)
+        pass->losses[op->microbatch] = 0;
+    pass->losses[op->microbatch] += loss_of(stage);
     if (pass->scored == NULL)
         return;
     struct pen_batch batch = pen_stage_batch(stage, stay->input);
@@ -410,10 +464,13 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
 {
     struct pen_stage *stage = pen__executor_home(executor, index);
     const struct pen__routes *routes = &executor->routes[index];
-    struct pen_stay *stay = &stage->stays[op->microbatch];
+    struct pen_stay *stay = pen_stage_stay(stage, op);
     struct want in;
     void *y;
     pen_status status = take_room(executor, &stage->stashes, &stay->stash);
+    if (status == PEN_OK && op->slice == 0)
+        status = take_room(executor, &stage->contexts,
+                           &pen_stage_shared(stage, op)->context);
     if (status == PEN_OK)
         status = take_room(executor, &stage->inputs, &stay->input);
     if (status == PEN_OK && pen_op_is_recomputed(op))
@@ -431,10 +488,10 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     note_ready(executor, pen_clock_ns());
     uint32_t carried = in.in == NULL ? PEN_OP_CURRENT : in.label.version;
     stay->version = use(executor, stage, op, carried);
-    struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
+    struct pen_microbatch microbatch = microbatch_of(executor, stage, op);
     keep_input(stage, stay, in.in);
     if (stage->network == NULL)
-        pen_executor_sleep(executor, sleep_of(executor, stage)->forward_sec);
+        sleep_slice(executor, stage, sleep_of(executor, stage)->forward_sec);
     else
         pen_network_forward(stage->network, &microbatch,
                             room_at(&stage->stashes, stay->stash), in.in, y);
@@ -452,6 +509,8 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
         give_room(&stage->stashes, &stay->stash);
     if (executor->pass->is_evaluation)
         give_room(&stage->inputs, &stay->input);
+    if (executor->pass->is_evaluation && op->slice + 1u == stage->num_slices)
+        give_room(&stage->contexts, &pen_stage_shared(stage, op)->context);
     return PEN_OK;
 }
 
@@ -460,16 +519,16 @@ static pen_status recompute(struct pen_executor *executor, uint32_t index,
                             const struct pen_op *op)
 {
     struct pen_stage *stage = pen__executor_home(executor, index);
-    struct pen_stay *stay = &stage->stays[op->microbatch];
+    struct pen_stay *stay = pen_stage_stay(stage, op);
     pen_status status = take_room(executor, &stage->stashes, &stay->stash);
     if (status != PEN_OK)
         return status;
     note_ready(executor, pen_clock_ns());
     use(executor, stage, op, stay->version);
-    struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
+    struct pen_microbatch microbatch = microbatch_of(executor, stage, op);
     if (stage->network == NULL)
-        pen_executor_sleep(executor,
-                           pen_cost_recompute_sec(sleep_of(executor, stage)));
+        sleep_slice(executor, stage,
+                    pen_cost_recompute_sec(sleep_of(executor, stage)));
     else
         pen_network_forward(stage->network, &microbatch,
                             room_at(&stage->stashes, stay->stash),
@@ -486,11 +545,15 @@ static pen_status leave(struct pen_executor *executor, struct pen_stage *stage,
                         const struct pen_op *op)
 {
     const struct pen_executor_hooks *hooks = &executor->options.hooks;
-    struct pen_stay *stay = &stage->stays[op->microbatch];
+    struct pen_stay *stay = pen_stage_stay(stage, op);
     give_room(&stage->holds, &stay->hold);
     give_room(&stage->stashes, &stay->stash);
     give_room(&stage->inputs, &stay->input);
     executor->last_of = NULL;
+    if (op->slice > 0)
+        return PEN_OK;
+    give_room(&stage->contexts, &pen_stage_shared(stage, op)->context);
+    give_room(&stage->slopes, &pen_stage_shared(stage, op)->slopes);
     if (hooks->gradient == NULL)
         return PEN_OK;
     return hooks->gradient(hooks->context, stage, number_in_step(executor, op));
@@ -502,7 +565,7 @@ static pen_status backward(struct pen_executor *executor, uint32_t index,
 {
     struct pen_stage *stage = pen__executor_home(executor, index);
     const struct pen__routes *routes = &executor->routes[index];
-    struct pen_stay *stay = &stage->stays[op->microbatch];
+    struct pen_stay *stay = pen_stage_stay(stage, op);
     bool is_whole = op->kind == PEN_OP_BACKWARD;
     struct want in;
     void *dx;
@@ -515,17 +578,19 @@ static pen_status backward(struct pen_executor *executor, uint32_t index,
         status = claim(executor, routes->grad_out, &dx);
     if (status == PEN_OK && !is_whole)
         status = take_room(executor, &stage->holds, &stay->hold);
+    if (status == PEN_OK && op->slice + 1u == stage->num_slices)
+        status = take_room(executor, &stage->slopes,
+                           &pen_stage_shared(stage, op)->slopes);
     if (status != PEN_OK)
         return status;
     note_ready(executor, pen_clock_ns());
     use(executor, stage, op, stay->version);
     void *stash = room_at(&stage->stashes, stay->stash);
-    struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
+    struct pen_microbatch microbatch = microbatch_of(executor, stage, op);
     if (stage->network == NULL)
-        pen_executor_sleep(
-            executor,
-            sleep_of(executor, stage)->input_sec +
-                (is_whole ? sleep_of(executor, stage)->weight_sec : 0));
+        sleep_slice(executor, stage,
+                    sleep_of(executor, stage)->input_sec +
+                        (is_whole ? sleep_of(executor, stage)->weight_sec : 0));
     else if (is_whole)
         pen_network_backward(stage->network, &microbatch, stash, in.in, dx);
     else
@@ -544,12 +609,12 @@ static pen_status backward_weight(struct pen_executor *executor, uint32_t index,
                                   const struct pen_op *op)
 {
     struct pen_stage *stage = pen__executor_home(executor, index);
-    struct pen_stay *stay = &stage->stays[op->microbatch];
-    struct pen_microbatch microbatch = microbatch_of(executor, stage, stay);
+    struct pen_stay *stay = pen_stage_stay(stage, op);
+    struct pen_microbatch microbatch = microbatch_of(executor, stage, op);
     note_ready(executor, pen_clock_ns());
     use(executor, stage, op, stay->version);
     if (stage->network == NULL)
-        pen_executor_sleep(executor, sleep_of(executor, stage)->weight_sec);
+        sleep_slice(executor, stage, sleep_of(executor, stage)->weight_sec);
     else
         pen_network_backward_weight(stage->network, &microbatch,
                                     room_at(&stage->stashes, stay->stash),
@@ -595,7 +660,7 @@ static void on_observed(void *context, bool is_backward, uint32_t layer,
                        &(struct pen_observed){is_backward, layer,
                                               first_sample(executor, op) -
                                                   pass->first_sample,
-                                              numbers});
+                                              op->slice, numbers});
 }
 
 static pen_status compute(struct pen_executor *executor,
@@ -692,10 +757,14 @@ pen_status pen_executor_rewind(struct pen_executor *executor)
         pen_executor_wait(executor, is_rewound, executor, PEN_NO_RANK);
     for (uint32_t i = 0; i < executor->num_stages && status == PEN_OK; i++) {
         struct pen_stage *stage = &executor->stages[i];
-        for (uint32_t k = 0; k < stage->num_microbatches; k++) {
+        for (uint32_t k = 0; k < stage->num_stays; k++) {
             give_room(&stage->stashes, &stage->stays[k].stash);
             give_room(&stage->inputs, &stage->stays[k].input);
             give_room(&stage->kept, &stage->stays[k].kept);
+        }
+        for (uint32_t k = 0; k < stage->num_stays / stage->num_slices; k++) {
+            give_room(&stage->contexts, &stage->shared[k].context);
+            give_room(&stage->slopes, &stage->shared[k].slopes);
         }
     }
     return status;
@@ -831,6 +900,8 @@ void pen_executor_free(struct pen_executor *executor)
     for (uint32_t i = 0; i < executor->num_stages; i++)
         pen_stage_release(&executor->stages[i]);
     pen_guests_free(executor->guests);
+    free(executor->whole.ids);
+    free(executor->whole.targets);
     free(executor->mailboxes);
     free(executor->routes);
     free(executor->gates);
@@ -842,6 +913,8 @@ size_t pen_executor_bytes(const struct pen_executor *executor)
 {
     size_t bytes =
         executor->guests == NULL ? 0 : pen_guests_bytes(executor->guests);
+    if (executor->whole.ids != NULL)
+        bytes += 2 * pen__executor_num_tokens(executor) * sizeof(int32_t);
     for (uint32_t i = 0; i < executor->num_mailboxes; i++)
         bytes += pen_mailbox_bytes(executor->mailboxes[i]);
     for (uint32_t i = 0; i < executor->num_stages; i++)

@@ -100,7 +100,8 @@ struct pen_observed {
     bool is_backward;
     uint32_t layer;        /* as the model counts them */
     uint64_t first_sample; /* of the micro-batch, in the step */
-    const void *numbers;   /* in the engine's memory */
+    uint32_t slice;
+    const void *numbers; /* in the engine's memory */
 };
 
 struct pen_pass {

@@ -30,6 +30,7 @@ struct pen_executor {
     uint32_t num_mailboxes;
     struct pen_guests *guests; /* NULL: nothing is evicted */
     uint32_t *gates;           /* of all rows; see schedule.h */
+    struct pen_batch whole;    /* what slices are cut out of; NULL: none are */
 
     /* Of the op that runs. */
     struct pen_pass *pass;
@@ -38,6 +39,13 @@ struct pen_executor {
     int64_t waited_ns;         /* since then */
     struct pen_stage *last_of; /* its last weight gradient is being computed */
 };
+
+/* Of a micro-batch. */
+static inline size_t
+pen__executor_num_tokens(const struct pen_executor *executor)
+{
+    return executor->options.micro_batch * executor->options.sample.num_ids;
+}
 
 /* executor_room.c: makes everything; see pen_executor_create(). */
 pen_status pen__executor_make_room(struct pen_executor *executor,

@@ -178,7 +178,9 @@ static pen_status expect_messages(struct pen_executor *executor)
             &executor->routes[pen__executor_find(executor, op->stage)];
         status = pen_mailbox_expect(
             op->kind == PEN_OP_RECV_ACT ? routes->act_in : routes->grad_in,
-            op->stage, op->microbatch);
+            op->stage,
+            op->microbatch * executor->options.layout.shape.num_slices +
+                op->slice);
     }
     return status;
 }
@@ -248,6 +250,21 @@ static pen_status make_stage_room(struct pen_executor *executor,
                : pen_stage_init_room(stage, &needs, shape->num_microbatches);
 }
 
+static pen_status make_whole_room(struct pen_executor *executor)
+{
+    size_t count = pen__executor_num_tokens(executor);
+    bool reads = false;
+    for (uint32_t i = 0; i < executor->num_stages; i++)
+        reads = reads || executor->stages[i].reads_data;
+    if (executor->options.layout.shape.num_slices == 1 || !reads)
+        return PEN_OK;
+    executor->whole.ids = calloc(count, sizeof *executor->whole.ids);
+    executor->whole.targets = calloc(count, sizeof *executor->whole.targets);
+    return executor->whole.ids == NULL || executor->whole.targets == NULL
+               ? PEN_NOMEM
+               : PEN_OK;
+}
+
 pen_status pen__executor_make_room(struct pen_executor *executor,
                                    struct pen_text *why)
 {
@@ -258,6 +275,8 @@ pen_status pen__executor_make_room(struct pen_executor *executor,
         executor->gates == NULL
             ? PEN_NOMEM
             : pen_schedule_find_gates(options->schedule, executor->gates);
+    if (status == PEN_OK)
+        status = make_whole_room(executor);
     if (status == PEN_OK)
         status = make_routes(executor);
     for (uint32_t i = 0; i < executor->num_stages && status == PEN_OK; i++)

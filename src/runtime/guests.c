@@ -261,7 +261,7 @@ pen_status pen_guests_move(struct pen_guests *guests, const struct pen_op *op)
                               &move->request);
         return PEN_OK;
     }
-    struct pen_stay *stay = &move->stage->stays[op->microbatch];
+    struct pen_stay *stay = pen_stage_stay(move->stage, op);
     move->stash = stay->stash;
     stay->stash = PEN_SHELF_NONE;
     pen_transport_send(guests->transport, guests->partner,

@@ -68,11 +68,15 @@ static size_t input_bytes(const struct pen_stage *stage)
 
 static pen_status make_stays(struct pen_stage *stage, uint32_t num_microbatches)
 {
-    stage->num_microbatches = num_microbatches;
-    stage->stays = calloc(num_microbatches, sizeof *stage->stays);
-    if (stage->stays == NULL)
+    stage->num_stays = num_microbatches * stage->num_slices;
+    stage->stays = calloc(stage->num_stays, sizeof *stage->stays);
+    stage->shared = calloc(num_microbatches, sizeof *stage->shared);
+    if (stage->stays == NULL || stage->shared == NULL)
         return PEN_NOMEM;
     for (uint32_t i = 0; i < num_microbatches; i++)
+        stage->shared[i] =
+            (struct pen_shared_stay){PEN_SHELF_NONE, PEN_SHELF_NONE};
+    for (uint32_t i = 0; i < stage->num_stays; i++)
         stage->stays[i] = (struct pen_stay){.stash = PEN_SHELF_NONE,
                                             .hold = PEN_SHELF_NONE,
                                             .input = PEN_SHELF_NONE,
@@ -101,6 +105,12 @@ pen_status pen_stage_init_room(struct pen_stage *stage,
     if (status == PEN_OK && stage->reads_data)
         status = pen_shelf_init(&stage->inputs, engine, PEN_PLACE_STAGING,
                                 needs->inputs, input_bytes(stage));
+    if (status == PEN_OK)
+        status = pen_shelf_init(&stage->contexts, engine, PEN_PLACE_ENGINE,
+                                needs->contexts, sizes->context);
+    if (status == PEN_OK)
+        status = pen_shelf_init(&stage->slopes, engine, PEN_PLACE_ENGINE,
+                                needs->slopes, sizes->slopes);
     return status == PEN_OK ? make_stays(stage, num_microbatches) : status;
 }
 
@@ -115,14 +125,29 @@ pen_status pen_stage_borrow(const struct pen_stage *from,
 void pen_stage_release(struct pen_stage *stage)
 {
     free(stage->stays);
+    free(stage->shared);
     if (!stage->is_borrowed) {
         pen_shelf_release(&stage->stashes);
         pen_shelf_release(&stage->holds);
         pen_shelf_release(&stage->inputs);
         pen_shelf_release(&stage->kept);
+        pen_shelf_release(&stage->contexts);
+        pen_shelf_release(&stage->slopes);
         pen_network_free(stage->network);
     }
     *stage = (struct pen_stage){0};
+}
+
+struct pen_stay *pen_stage_stay(const struct pen_stage *stage,
+                                const struct pen_op *op)
+{
+    return &stage->stays[op->microbatch * stage->num_slices + op->slice];
+}
+
+struct pen_shared_stay *pen_stage_shared(const struct pen_stage *stage,
+                                         const struct pen_op *op)
+{
+    return &stage->shared[op->microbatch];
 }
 
 size_t pen_stage_bytes(const struct pen_stage *stage)
@@ -132,7 +157,9 @@ size_t pen_stage_bytes(const struct pen_stage *stage)
     return stage->stashes.count * stage->stashes.bytes +
            stage->holds.count * stage->holds.bytes +
            stage->inputs.count * stage->inputs.bytes +
-           stage->kept.count * stage->kept.bytes;
+           stage->kept.count * stage->kept.bytes +
+           stage->contexts.count * stage->contexts.bytes +
+           stage->slopes.count * stage->slopes.bytes;
 }
 
 struct pen_batch pen_stage_batch(const struct pen_stage *stage, uint32_t input)

@@ -32,7 +32,13 @@ uint32_t pen_shelf_take(struct pen_shelf *shelf);
 void pen_shelf_give(struct pen_shelf *shelf, uint32_t index);
 void *pen_shelf_at(const struct pen_shelf *shelf, uint32_t index);
 
-/* What a micro-batch has of a stage at the moment. */
+/* What the slices of a micro-batch share of a stage (network.h). */
+struct pen_shared_stay {
+    uint32_t context; /* index in a shelf or PEN_SHELF_NONE, as the next */
+    uint32_t slopes;
+};
+
+/* What a slice of a micro-batch has of a stage at the moment. */
 struct pen_stay {
     uint32_t stash; /* index in a shelf or PEN_SHELF_NONE, as below */
     uint32_t hold;
@@ -54,10 +60,14 @@ struct pen_stage {
     struct pen_shelf holds;
     struct pen_shelf inputs;
     struct pen_shelf kept;
-    struct pen_sample_shape sample;
+    struct pen_shelf contexts;
+    struct pen_shelf slopes;
+    struct pen_sample_shape sample; /* of a slice */
     size_t micro_batch;
-    uint32_t num_microbatches; /* stays there are */
-    struct pen_stay *stays;    /* by micro-batch of the schedule */
+    uint32_t num_stays;
+    uint32_t num_slices;
+    struct pen_stay *stays; /* by micro-batch of the schedule and slice */
+    struct pen_shared_stay *shared; /* by micro-batch */
 };
 
 /*
@@ -75,6 +85,12 @@ void pen_stage_release(struct pen_stage *stage);
  */
 pen_status pen_stage_borrow(const struct pen_stage *from,
                             uint32_t num_microbatches, struct pen_stage *out);
+
+/* Of the slice that an op computes, and of its micro-batch. */
+struct pen_stay *pen_stage_stay(const struct pen_stage *stage,
+                                const struct pen_op *op);
+struct pen_shared_stay *pen_stage_shared(const struct pen_stage *stage,
+                                         const struct pen_op *op);
 
 /* Bytes of its room. */
 size_t pen_stage_bytes(const struct pen_stage *stage);

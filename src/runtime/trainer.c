@@ -117,7 +117,11 @@ static pen_status make_stage(struct pen_trainer *trainer, uint32_t number,
                                 .reads_data = part == 0 || is_last,
                                 .has_head = is_last,
                                 .sample = options->sample,
+                                .num_slices = shape->num_slices,
                                 .micro_batch = options->micro_batch};
+    stage->sample.num_ids /= shape->num_slices;
+    if (shape->num_slices > 1)
+        stage->sample.num_targets /= shape->num_slices;
     if (options->maker == NULL)
         return pen__trainer_make_network(trainer, layers, stage, why);
     pen_status status = options->maker->make(options->maker->context, part,

@@ -69,7 +69,8 @@ static pen_status make_score(struct pen_trainer *trainer, struct score *score)
 
 /* ---- a schedule of forwards, of one micro-batch per replica ---- */
 
-static pen_status add_forward(struct pen_schedule *schedule, uint32_t stage)
+static pen_status add_forward(struct pen_schedule *schedule, uint32_t stage,
+                              uint32_t slice)
 {
     const struct pen_shape *shape = &schedule->shape;
     uint32_t rank = pen_shape_rank_of(shape, stage);
@@ -84,19 +85,22 @@ static pen_status add_forward(struct pen_schedule *schedule, uint32_t stage)
                 pen_shape_is_remote(shape, stage,
                                     pen_shape_next_stage(shape, stage))}};
     pen_status status = PEN_OK;
-    for (size_t i = 0; i < 3 && status == PEN_OK; i++)
+    for (size_t i = 0; i < 3 && status == PEN_OK; i++) {
+        struct pen_op op = pen_op_make(ops[i].kind, stage, 0);
+        op.slice = (uint16_t)slice;
         if (ops[i].is_here)
-            status = pen_schedule_add(schedule, rank,
-                                      pen_op_make(ops[i].kind, stage, 0));
+            status = pen_schedule_add(schedule, rank, op);
+    }
     return status;
 }
 
 static pen_status add_forwards(struct pen_schedule *schedule)
 {
+    const struct pen_shape *shape = &schedule->shape;
     pen_status status = PEN_OK;
-    for (uint32_t s = 0;
-         s < pen_shape_parts(&schedule->shape) && status == PEN_OK; s++)
-        status = add_forward(schedule, s);
+    for (uint32_t s = 0; s < pen_shape_parts(shape); s++)
+        for (uint32_t i = 0; i < shape->num_slices && status == PEN_OK; i++)
+            status = add_forward(schedule, s, i);
     return status;
 }
 

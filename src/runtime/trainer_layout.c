@@ -212,6 +212,7 @@ bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
            !options->has_late_sums && options->logical_tensor <= 1 &&
            num_copies > 1 && is_one_sum &&
            options->global_batch == options->micro_batch * num_copies &&
+           options->schedule->shape.num_slices <= 1 &&
            options->schedule->shape.placement != PEN_PLACEMENT_REPLICATED;
 }
 

@@ -36,6 +36,7 @@ static pen_status make_decoder(struct pen_trainer *trainer,
         .num_layers = layers->count,
         .batch = options->micro_batch,
         .sequence = sequence,
+        .num_slices = trainer->layout.shape.num_slices,
         .step_rows =
             options->global_batch / trainer->layout.num_logical * sequence,
         .recompute = layers->recompute,
@@ -104,6 +105,11 @@ static pen_status make_images(struct pen_trainer *trainer,
                                       .width = options->sample.width,
                                       .is_forward_only =
                                           options->is_forward_only};
+    if (trainer->layout.shape.num_slices > 1) {
+        pen_why(why, "a schedule with token slices is for text models only; "
+                     "make it with --slices 1");
+        return PEN_INVALID;
+    }
     trainer->num_labels = options->model->images->num_labels;
     return pen_network_create_images(&range, out, why);
 }
@@ -135,7 +141,7 @@ static void set_boundary(const struct pen_trainer *trainer,
     size_t width = options->is_bf16 ? 2 : sizeof(float);
     size_t bytes = is_for_images(options)
                        ? 0
-                       : options->micro_batch * options->sample.num_ids *
+                       : options->micro_batch * stage->sample.num_ids *
                              options->model->decoder->hidden * width;
     stage->sizes.input = stage->sizes.output = (bytes + 63) / 64 * 64;
 }

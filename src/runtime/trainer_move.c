@@ -105,11 +105,24 @@ static pen_status check_one(const struct pen_trainer_options *options,
     return PEN_OK;
 }
 
-/* Other micro-batches are summed in another order. */
+static uint32_t num_slices(const struct pen_trainer_options *options)
+{
+    return options->schedule == NULL ? 1 : options->schedule->shape.num_slices;
+}
+
+/* Other micro-batches are summed in another order, and so are their slices. */
 static pen_status check_batch(const struct pen_trainer_options *from,
                               const struct pen_trainer_options *to,
                               struct pen_text *why)
 {
+    uint32_t had = num_slices(from), has = num_slices(to);
+    if (had != has) {
+        pen_why(why,
+                "the schedule of the plan has %u token slices, but that of the "
+                "run has %u, and the number must stay; plan with the same one",
+                has, had);
+        return PEN_INVALID;
+    }
     if (from->micro_batch == to->micro_batch &&
         from->global_batch == to->global_batch)
         return PEN_OK;

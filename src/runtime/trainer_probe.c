@@ -200,24 +200,27 @@ void pen__trainer_probe_parameters(struct pen_trainer *trainer,
 
 /* ---- outputs ---- */
 
-/* A row of the whole tensor is what one sample has. */
+/* A row of the whole tensor is what one sample has; a token slice has some of
+ * its columns. */
 static void observe(void *context, const struct pen_observed *it)
 {
     struct pen_trainer *trainer = context;
     struct pen__probing *probing = trainer->probing;
     struct pen_engine *engine = trainer->engine;
     size_t micro = trainer->options.micro_batch;
-    size_t numbers = output_numbers(trainer);
+    size_t slices = trainer->layout.shape.num_slices;
+    size_t numbers = output_numbers(trainer) / slices;
+    size_t width = numbers / micro;
     enum pen_probe_pass pass =
         it->is_backward ? PEN_PROBE_BACKWARD : PEN_PROBE_FORWARD;
     struct pen_tensor_piece whole = {0, trainer->options.global_batch, 0,
-                                     numbers / micro};
-    struct pen_tensor_piece piece = {it->first_sample, micro, 0,
-                                     numbers / micro};
+                                     slices * width};
+    struct pen_tensor_piece piece = {it->first_sample, micro, it->slice * width,
+                                     width};
     if (!pen_layout_is_first(&trainer->layout))
         return;
     engine->ops->copy(engine, it->numbers, probing->staging,
-                      probing->staging_bytes);
+                      probing->staging_bytes / slices);
     pen_engine_await(engine);
     pen_dtype_to_float(pen_network_dtype(pen_trainer_network(trainer, 0)),
                        probing->staging, numbers, probing->plain);

@@ -11,6 +11,25 @@ static void count_up(uint32_t *now, uint32_t *most)
         *most = *now;
 }
 
+/* Backward, slices go from the last to the first. */
+static void begin_slopes(const struct pen_shape *shape, const struct pen_op *op,
+                         struct pen_stage_needs *now,
+                         struct pen_stage_needs *most)
+{
+    if (op->slice + 1u == shape->num_slices)
+        count_up(&now->slopes, &most->slopes);
+}
+
+static void end_gradient(const struct pen_op *op, struct pen_stage_needs *now)
+{
+    now->stashes--;
+    now->inputs--;
+    if (op->slice > 0)
+        return;
+    now->contexts--;
+    now->slopes--;
+}
+
 struct pen_stage_needs pen_row_count_needs(const struct pen_shape *shape,
                                            const struct pen_row *row,
                                            uint32_t stage)
@@ -24,6 +43,8 @@ struct pen_stage_needs pen_row_count_needs(const struct pen_shape *shape,
             continue;
         switch ((enum pen_op_kind)op->kind) {
         case PEN_OP_FORWARD:
+            if (op->slice == 0)
+                count_up(&now.contexts, &most.contexts);
             count_up(&now.stashes, &most.stashes);
             count_up(&now.inputs, &most.inputs);
             if (pen_op_is_recomputed(op)) {
@@ -43,24 +64,25 @@ struct pen_stage_needs pen_row_count_needs(const struct pen_shape *shape,
             break;
         case PEN_OP_BACKWARD_INPUT:
             is_trained = true;
+            begin_slopes(shape, op, &now, &most);
             count_up(&now.holds, &most.holds);
             break;
         case PEN_OP_BACKWARD_WEIGHT:
             now.holds--;
-            now.stashes--;
-            now.inputs--;
+            end_gradient(op, &now);
             break;
         case PEN_OP_BACKWARD:
             is_trained = true;
-            now.stashes--;
-            now.inputs--;
+            begin_slopes(shape, op, &now, &most);
+            end_gradient(op, &now);
             break;
         default:
             break;
         }
     }
     return is_trained ? most
-                      : (struct pen_stage_needs){.stashes = 1, .inputs = 1};
+                      : (struct pen_stage_needs){
+                            .stashes = 1, .inputs = 1, .contexts = 1};
 }
 
 /* Receives that are posted ahead of their place. */

@@ -8,12 +8,16 @@
  * makes so much, and a prediction of memory tells it.
  */
 
-/* Pieces of a stage that are in use at once. */
+/* Pieces of a stage that are in use at once; of one slice each but the last
+ * two. */
 struct pen_stage_needs {
     uint32_t stashes;
     uint32_t holds;
-    uint32_t inputs; /* what the data gave */
-    uint32_t kept;   /* inputs of the stage, from an F to its R */
+    uint32_t inputs;   /* what the data gave */
+    uint32_t kept;     /* inputs of the stage, from an F to its R */
+    uint32_t contexts; /* micro-batches between the F of the first slice and the
+                          weight gradient of the last one */
+    uint32_t slopes;   /* of these, those with a B or I */
 };
 
 /* Of a stage that keeps weights, with all that use them (placement.h). */

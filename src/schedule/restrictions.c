@@ -40,15 +40,26 @@ static bool keeps_whole_weights(const struct pen_training_facts *facts,
     return false;
 }
 
-static bool has_whole_microbatches(const struct pen_training_facts *facts,
-                                   struct pen_text *why)
+static bool has_even_slices(const struct pen_training_facts *facts,
+                            struct pen_text *why)
 {
-    if (facts->num_slices <= 1)
+    uint32_t slices = facts->num_slices;
+    if (slices <= 1 || facts->sequence % slices == 0)
         return true;
     pen_why(why,
-            "penstock train does not support schedules with token slices, and "
-            "%s has %u",
-            facts->schedule, facts->num_slices);
+            "--seq-length %" PRIu32 " cannot be cut into %u equal token slices",
+            facts->sequence, slices);
+    return false;
+}
+
+static bool slices_one_step(const struct pen_training_facts *facts,
+                            struct pen_text *why)
+{
+    if (facts->num_slices <= 1 || !facts->is_asynchronous)
+        return true;
+    pen_why(why,
+            "token slices need a synchronous schedule, but steps of %s overlap",
+            facts->schedule);
     return false;
 }
 
@@ -388,7 +399,8 @@ static const struct {
     {has_a_known_number, "plan with another --dtype"},
     {has_a_trained_family, NULL},
     {has_enough_positions, NULL},
-    {has_whole_microbatches, "make it with --slices 1"},
+    {has_even_slices, "give a number of --slices that divides it"},
+    {slices_one_step, "use --schedule seq1f1b"},
     {has_even_replicas, NULL},
     {shares_one_copy, "use --schedule 1f1b, or leave it out"},
     {has_an_even_batch, NULL},
@@ -429,26 +441,36 @@ pen_status pen_restrictions_check(const struct pen_training_facts *facts,
 
 /*
  * Weight gradients are added as they come: for the bits of one process they
- * must come in the order of the micro-batches.
+ * must come in the order of the micro-batches, and of the slices of one from
+ * the last to the first.
  */
 static pen_status check_order(const struct pen_row *row, uint32_t stage,
                               struct pen_text *why)
 {
-    uint32_t before = 0;
+    const struct pen_op *before = NULL;
     for (uint32_t i = 0; i < row->count; i++) {
         const struct pen_op *op = &row->ops[i];
         if (op->stage != stage ||
             (op->kind != PEN_OP_BACKWARD && op->kind != PEN_OP_BACKWARD_WEIGHT))
             continue;
-        if (op->microbatch < before) {
+        if (before != NULL && op->microbatch < before->microbatch) {
             pen_why(
                 why,
                 "stage %u has the weight gradient of micro-batch %u after that "
                 "of %u: they must be in order, because sums depend on it",
-                stage, op->microbatch, before);
+                stage, op->microbatch, before->microbatch);
             return PEN_INVALID;
         }
-        before = op->microbatch;
+        if (before != NULL && op->microbatch == before->microbatch &&
+            op->slice > before->slice) {
+            pen_why(why,
+                    "stage %u has the weight gradient of slice %u of "
+                    "micro-batch %u after that of slice %u: they must go from "
+                    "the last slice to the first, because sums depend on it",
+                    stage, op->slice, op->microbatch, before->slice);
+            return PEN_INVALID;
+        }
+        before = op;
     }
     return PEN_OK;
 }
@@ -463,11 +485,16 @@ static uint32_t next_of(const struct pen_row *row, enum pen_op_kind kind,
 }
 
 /* One stage that evicts, and back in the order of leaving. */
-static pen_status check_evictions(const struct pen_row *row,
+static pen_status check_evictions(const struct pen_row *row, uint32_t slices,
                                   struct pen_text *why)
 {
     uint32_t first = next_of(row, PEN_OP_EVICT, 0);
     uint32_t back = next_of(row, PEN_OP_LOAD, 0);
+    if (first < row->count && slices > 1) {
+        pen_why(why, "stashes of token slices cannot be evicted (EV); use a "
+                     "schedule with slices or with EV");
+        return PEN_INVALID;
+    }
     for (uint32_t left = first; left < row->count;
          left = next_of(row, PEN_OP_EVICT, left + 1)) {
         if (back == row->count ||
@@ -487,7 +514,7 @@ pen_status pen_restrictions_check_row(const struct pen_schedule *schedule,
                                       uint32_t rank, struct pen_text *why)
 {
     const struct pen_row *row = &schedule->rows[rank];
-    pen_status status = check_evictions(row, why);
+    pen_status status = check_evictions(row, schedule->shape.num_slices, why);
     for (uint32_t s = 0; s < schedule->shape.num_stages && status == PEN_OK;
          s++)
         if (pen_shape_rank_of(&schedule->shape, s) == rank)

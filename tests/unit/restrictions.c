@@ -113,11 +113,10 @@ static void any_training_is_restricted(void **state)
     expect_broken(&facts,
                   "--seq-length 17 is more than the model's 16 positions", "");
     facts = synchronous();
-    facts.num_slices = 2;
+    facts.num_slices = 3;
     expect_broken(&facts,
-                  "penstock train does not support schedules with token "
-                  "slices, and 1f1b has 2",
-                  "; make it with --slices 1");
+                  "--seq-length 16 cannot be cut into 3 equal token slices",
+                  "; give a number of --slices that divides it");
 }
 
 static void batches_and_replicas_come_out_even(void **state)

@@ -41,6 +41,7 @@ static const char *const free_options[] = {
     "tensor-model-parallel-size",
     "tp",
     "stage-replicas",
+    "slices",
     "stage-layers",
     "replica-shares",
     "schedule",

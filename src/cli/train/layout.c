@@ -66,6 +66,7 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
 {
     args->pipeline_size = plan->degrees[PEN_DEGREE_PP];
     args->chunks = plan->degrees[PEN_DEGREE_VPP];
+    args->slices = 0;
     args->pipeline =
         plan->schedule.name != NULL ? plan->schedule.name : plan->schedule.file;
     args->sharding = plan->sharding;
@@ -113,7 +114,9 @@ static pen_status open_plan(struct pen__train_layout *layout,
 
 static const char *default_schedule(const struct pen__train_args *args)
 {
-    return args->chunks > 1 ? "interleaved" : "1f1b";
+    return args->slices > 1   ? "seq1f1b"
+           : args->chunks > 1 ? "interleaved"
+                              : "1f1b";
 }
 
 static pen_status find_generator(const char *name,
@@ -143,9 +146,51 @@ static uint32_t num_microbatches(const struct pen__train_layout *layout,
     return (uint32_t)(count / layout->num_logical * layout->shares[replica]);
 }
 
+/* A file has the slices that it has. */
+static pen_status check_slices(const struct pen__train_args *args,
+                               const char *name,
+                               const struct pen_generator *generator,
+                               const struct pen_schedule *file,
+                               struct pen_text *why)
+{
+    if (args->slices == 0)
+        return PEN_OK;
+    if (file != NULL && file->shape.num_slices != args->slices) {
+        pen_why(why,
+                "--slices %" PRIu64 ": the schedule in %s has %u; leave the "
+                "option out",
+                args->slices, name, file->shape.num_slices);
+        return PEN_INVALID;
+    }
+    if (generator != NULL && !generator->has_slices && args->slices > 1) {
+        pen_why(why,
+                "--slices %" PRIu64 " is for --schedule seq1f1b, not for %s; "
+                "leave one of them out",
+                args->slices, name);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
 static const char *schedule_name(const struct pen__train_args *args)
 {
     return args->pipeline != NULL ? args->pipeline : default_schedule(args);
+}
+
+static pen_status load_schedule(const struct pen__train_args *args,
+                                const char *path, struct pen_schedule **out,
+                                struct pen_text *why)
+{
+    struct pen_schedule *made;
+    pen_status status = pen_schedule_load_lowered(path, &made, NULL, why);
+    if (status != PEN_OK)
+        return status;
+    status = check_slices(args, path, NULL, made, why);
+    if (status == PEN_OK)
+        *out = made;
+    else
+        pen_schedule_free(made);
+    return status;
 }
 
 /* `batches` is for those whose steps overlap. */
@@ -159,8 +204,10 @@ static pen_status generate_schedule(const struct pen__train_args *args,
     struct pen_costs costs;
     const char *name = schedule_name(args);
     if (pen__train_schedule_is_file(name))
-        return pen_schedule_load_lowered(name, out, NULL, why);
+        return load_schedule(args, name, out, why);
     pen_status status = find_generator(name, &generator, why);
+    if (status == PEN_OK)
+        status = check_slices(args, name, generator, NULL, why);
     if (status != PEN_OK)
         return status;
     pen_costs_init(&costs);
@@ -169,12 +216,12 @@ static pen_status generate_schedule(const struct pen__train_args *args,
         .microbatches = microbatches,
         .batches = batches,
         .chunks = generator->has_chunks ? (uint32_t)args->chunks : 0,
-        .slices = 1,
+        .slices = args->slices > 1 ? (uint32_t)args->slices : 1,
         .replicas = args->num_replicated > 0 ? args->replicas : NULL,
         .num_replicated = args->num_replicated,
         .costs = &costs};
     if (plan != NULL) {
-        wanted.slices = plan->schedule.slices > 0 ? plan->schedule.slices : 1;
+        wanted.slices = plan->schedule.slices;
         wanted.warmup = plan->schedule.warmup;
         wanted.memory_limit = plan->schedule.memory_limit;
         wanted.has_vertical_sync = plan->schedule.has_vertical_sync;
@@ -678,6 +725,8 @@ static pen_status check_images(const struct pen__train_args *args,
         option = "recompute-granularity";
     else if (args->plan != NULL)
         option = "plan";
+    else if (args->slices > 1)
+        option = "slices";
     else if (args->profile != NULL && pen__train_has_stages(args))
         option = "profile";
     if (option == NULL)

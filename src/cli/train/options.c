@@ -147,11 +147,14 @@ static const struct pen__field fields[] = {
           "stages per rank, if the schedule allows a choice"),
     COUNT("num-virtual-stages-per-pipeline-rank", chunks, 1, PEN_MAX_STAGES,
           "the same as --vpp"),
+    COUNT("slices", slices, 1, 65536,
+          "cut the sequences of a micro-batch into N token slices, which "
+          "--schedule seq1f1b sends through the pipeline one by one; also in "
+          "one process; 1 when not given"),
     TEXT("schedule", "NAME", pipeline,
          "a name from `penstock schedule list`, or a schedule file, which "
-         "has its own ranks and micro-batches; when not given, 1f1b, or "
-         "interleaved with several stages per "
-         "rank"),
+         "has its own ranks and micro-batches; when not given, 1f1b, "
+         "interleaved with several stages per rank, or seq1f1b with slices"),
     COUNT("stale-after", cures.stale_after, 1, MANY,
           "with an asynchronous --schedule, make the first N steps "
           "synchronously: the pipeline drains after each; 0 when not given"),

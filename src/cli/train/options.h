@@ -47,6 +47,7 @@ struct pen__train_args {
     uint64_t pipeline_size; /* ranks of a pipeline */
     uint64_t tensor_size;   /* ranks that share the pieces of each layer */
     uint64_t chunks;        /* stages of a rank; 0: as the schedule likes */
+    uint64_t slices;        /* of a micro-batch; 0: not given */
     const char *replicas_text;
     uint32_t replicas[PEN_MAX_REPLICATED]; /* ranks of each stage */
     uint32_t num_replicated;               /* 0: not given */

@@ -119,6 +119,9 @@ static pen_status check_group(const struct pen__training *training,
     else if (args->replica_shares != NULL)
         pen_why(why, "--replica-shares and --tensor-model-parallel-size "
                      "exclude each other. Drop one of them");
+    else if (args->slices > 1)
+        pen_why(why, "--slices and --tensor-model-parallel-size exclude each "
+                     "other. Drop one of them");
     else
         return PEN_OK;
     return PEN_INVALID;

@@ -526,6 +526,7 @@ static pen_status convolution_prepare(struct pen_engine *engine,
 /* parameter_shape is the reference engine's: see distant.c. */
 const struct pen_engine_ops pen__distant_ops = {
     .name = "distant",
+    .has_chunks = true,
     .free = pen__distant_free,
     .take = pen__distant_take,
     .give = pen__distant_give,

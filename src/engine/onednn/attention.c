@@ -18,6 +18,7 @@
  * P^T dO and dK += dS^T Q a third.
  */
 #include "base/bug.h"
+#include "engine/bf16.h"
 #include "engine/onednn/attention_amx.h"
 #include "engine/onednn/carve.h"
 #include "engine/onednn/onednn.h"
@@ -57,7 +58,7 @@ static bool is_same(const struct pen_attention *a,
            a->heads == b->heads && a->kv_heads == b->kv_heads &&
            a->head_size == b->head_size && a->window == b->window &&
            a->q_stride == b->q_stride && a->kv_stride == b->kv_stride &&
-           a->scale == b->scale;
+           a->scale == b->scale && a->first == b->first;
 }
 
 static struct pen__attention *prepared(struct pen__onednn *self,
@@ -92,8 +93,9 @@ static size_t room_init(struct room *room, const struct pen_engine *engine,
     size_t used = 0;
     size_t unit = pen_precision_bytes(engine->dtype);
     size_t rows = PEN__QUERIES * attention->shape.head_size;
-    size_t head = attention->shape.sequence * attention->shape.head_size;
-    size_t scores = PEN__QUERIES * attention->shape.sequence;
+    size_t keys = pen_attention_keys(&attention->shape);
+    size_t head = keys * attention->shape.head_size;
+    size_t scores = PEN__QUERIES * keys;
     bool is_float = engine->dtype == PEN_PRECISION_F32;
     room->q = pen__carve(base, &used, rows * unit);
     room->dout = pen__carve(base, &used, rows * unit);
@@ -265,23 +267,70 @@ static void multiply(struct worker *worker, size_t number, enum kind kind,
                          pointers, worker->room.library);
 }
 
-/* Bytes into q (or out) at a position of a head; into k and v likewise. */
+/* Bytes into q (or out) at a row of a head; into k and v likewise. */
 static size_t head_at(const struct worker *worker, size_t batch, size_t head,
-                      size_t position, size_t stride)
+                      size_t row_of_sequence, size_t stride)
 {
-    size_t row = batch * worker->shape->sequence + position;
+    size_t row = batch * worker->shape->sequence + row_of_sequence;
     return (row * stride + head * worker->shape->head_size) * worker->unit;
+}
+
+/* Of a head of keys or values, or their gradients: dense, from all chunks. */
+static void gather_head(const struct worker *worker, size_t batch,
+                        size_t kv_head, const char *from, char *to)
+{
+    const struct pen_attention *shape = worker->shape;
+    size_t bytes = shape->sequence * shape->head_size * worker->unit;
+    for (size_t key = 0; key <= shape->first; key += shape->sequence) {
+        size_t at =
+            head_at(worker, batch, kv_head, pen_attention_key_row(shape, key),
+                    shape->kv_stride);
+        worker->rows->gather(shape->sequence, shape->head_size,
+                             shape->kv_stride, from + at,
+                             to + key / shape->sequence * bytes);
+    }
+}
+
+/* The way back. */
+static void scatter_head(const struct worker *worker, size_t batch,
+                         size_t kv_head, const float *from, char *to)
+{
+    const struct pen_attention *shape = worker->shape;
+    for (size_t key = 0; key <= shape->first; key += shape->sequence) {
+        size_t at =
+            head_at(worker, batch, kv_head, pen_attention_key_row(shape, key),
+                    shape->kv_stride);
+        worker->rows->scatter(shape->sequence, shape->head_size,
+                              shape->kv_stride, from + key * shape->head_size,
+                              to + at);
+    }
 }
 
 static void gather_kv(struct worker *worker, size_t batch, size_t kv_head,
                       const char *k, const char *v)
 {
-    const struct pen_attention *shape = worker->shape;
-    size_t at = head_at(worker, batch, kv_head, 0, shape->kv_stride);
-    worker->rows->gather(shape->sequence, shape->head_size, shape->kv_stride,
-                         k + at, worker->room.k);
-    worker->rows->gather(shape->sequence, shape->head_size, shape->kv_stride,
-                         v + at, worker->room.v);
+    gather_head(worker, batch, kv_head, k, worker->room.k);
+    gather_head(worker, batch, kv_head, v, worker->room.v);
+}
+
+/* The sum that a gradient of keys or values begins with: `adds` of the shape.
+ * The room of k is free still. */
+static void begin_sum(struct worker *worker, size_t batch, size_t kv_head,
+                      bool adds, const char *gradient, float *sum)
+{
+    size_t count = pen_attention_keys(worker->shape) * worker->shape->head_size;
+    if (!adds) {
+        memset(sum, 0, count * sizeof *sum);
+        return;
+    }
+    if (worker->self->engine.dtype == PEN_PRECISION_F32) {
+        gather_head(worker, batch, kv_head, gradient, (char *)sum);
+        return;
+    }
+    const uint16_t *halves = (const uint16_t *)(const void *)worker->room.k;
+    gather_head(worker, batch, kv_head, gradient, worker->room.k);
+    for (size_t i = 0; i < count; i++)
+        sum[i] = pen_bf16_to_float(halves[i]);
 }
 
 static void head_forward(struct worker *worker, size_t batch, size_t head,
@@ -294,7 +343,7 @@ static void head_forward(struct worker *worker, size_t batch, size_t head,
     lse += (batch * shape->heads + head) * shape->sequence;
     for (size_t number = 0; number * PEN__QUERIES < shape->sequence; number++) {
         struct pen__scores block = pen__block(shape, number);
-        size_t first = block.first_query;
+        size_t first = block.first_row;
         size_t begin = block.begin * size * worker->unit;
         worker->rows->gather(
             block.queries, size, shape->q_stride,
@@ -388,6 +437,7 @@ struct slopes {
     uint16_t *dq;
     uint16_t *dk;
     uint16_t *dv;
+    bool adds; /* to dk and dv */
 };
 
 static void tiled_backward(struct pen__onednn *self,
@@ -402,6 +452,7 @@ static void tiled_backward(struct pen__onednn *self,
     for (size_t i = 0; i < tasks; i++) {
         struct pen__amx_task task =
             tiled_task(self, attention, i, q, k, v, (float *)lse);
+        task.adds = slopes->adds;
         size_t row = i / shape->kv_heads * shape->sequence;
         pen__amx_backward(&task,
                           slopes->dout + row * shape->heads * shape->head_size,
@@ -423,7 +474,7 @@ static void head_backward(struct worker *worker, size_t batch, size_t head,
         of->lse + (batch * shape->heads + head) * shape->sequence;
     for (size_t number = 0; number * PEN__QUERIES < shape->sequence; number++) {
         struct pen__scores block = pen__block(shape, number);
-        size_t first = block.first_query;
+        size_t first = block.first_row;
         size_t begin = block.begin * size;
         size_t q_at = head_at(worker, batch, head, first, shape->q_stride);
         size_t out_at = head_at(worker, batch, head, first, out_stride);
@@ -458,13 +509,12 @@ static void attention_backward(struct pen_engine *engine,
     (void)out; /* the probabilities tell as much, and are not rounded */
     if (attention->is_tiled) {
         tiled_backward(self, attention, q, k, v, lse,
-                       &(struct slopes){dout, dq, dk, dv});
+                       &(struct slopes){dout, dq, dk, dv, shape->adds});
         return;
     }
     struct backward of = {q, lse, dout, dq};
     size_t group = shape->heads / shape->kv_heads;
     size_t tasks = shape->batch * shape->kv_heads;
-    size_t head = shape->sequence * shape->head_size;
 #pragma omp parallel num_threads(engine->threads)
     {
         struct worker worker = worker_of(self, attention);
@@ -473,16 +523,13 @@ static void attention_backward(struct pen_engine *engine,
         for (size_t task = 0; task < tasks; task++) {
             size_t batch = task / shape->kv_heads;
             size_t kv_head = task % shape->kv_heads;
-            size_t at = head_at(&worker, batch, kv_head, 0, shape->kv_stride);
+            begin_sum(&worker, batch, kv_head, shape->adds, dk, room->dk);
+            begin_sum(&worker, batch, kv_head, shape->adds, dv, room->dv);
             gather_kv(&worker, batch, kv_head, k, v);
-            memset(room->dk, 0, head * sizeof *room->dk);
-            memset(room->dv, 0, head * sizeof *room->dv);
             for (size_t i = 0; i < group; i++)
                 head_backward(&worker, batch, kv_head * group + i, &of);
-            self->rows->scatter(shape->sequence, shape->head_size,
-                                shape->kv_stride, room->dk, (char *)dk + at);
-            self->rows->scatter(shape->sequence, shape->head_size,
-                                shape->kv_stride, room->dv, (char *)dv + at);
+            scatter_head(&worker, batch, kv_head, room->dk, dk);
+            scatter_head(&worker, batch, kv_head, room->dv, dv);
         }
     }
 }

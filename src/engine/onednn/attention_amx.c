@@ -89,8 +89,8 @@ static size_t room_init(struct room *room, const struct pen_attention *shape,
 {
     size_t used = 0;
     size_t rows = PEN__QUERIES * shape->head_size;
-    size_t scores = PEN__QUERIES * padded(shape->sequence);
-    size_t head = shape->head_size * padded(shape->sequence);
+    size_t scores = PEN__QUERIES * padded(pen_attention_keys(shape));
+    size_t head = shape->head_size * padded(pen_attention_keys(shape));
     uint16_t **halves[] = {&room->q, &room->dout, &room->turned_q,
                            &room->turned_dout};
     for (size_t i = 0; i < sizeof halves / sizeof halves[0]; i++)
@@ -222,22 +222,32 @@ static inline void turn_words(__m512i rows[ROWS])
     }
 }
 
+/* The head of a key. */
+static const uint16_t *line_of(const struct pen_attention *shape,
+                               const uint16_t *from, size_t key)
+{
+    return from + pen_attention_key_row(shape, key) * shape->kv_stride;
+}
+
 /* Rows as right factors of a product over their columns. */
 static void turn(const struct pen_attention *shape, const uint16_t *from,
                  uint32_t *to)
 {
-    for (size_t key = 0; key < rounded(shape->sequence); key += ROWS)
+    size_t keys = pen_attention_keys(shape);
+    for (size_t key = 0; key < rounded(keys); key += ROWS) {
+        const uint16_t *lines[ROWS];
+        for (size_t i = 0; i < ROWS; i++)
+            lines[i] = key + i < keys ? line_of(shape, from, key + i) : NULL;
         for (size_t at = 0; at < shape->head_size; at += INNER, to += TILE) {
             __m512i rows[ROWS];
             for (size_t i = 0; i < ROWS; i++)
-                rows[i] = key + i < shape->sequence
-                              ? _mm512_loadu_si512(
-                                    from + (key + i) * shape->kv_stride + at)
-                              : _mm512_setzero_si512();
+                rows[i] = lines[i] != NULL ? _mm512_loadu_si512(lines[i] + at)
+                                           : _mm512_setzero_si512();
             turn_words(rows);
             for (size_t i = 0; i < ROWS; i++)
                 _mm512_store_si512(to + i * ROWS, rows[i]);
         }
+    }
 }
 
 /* 16 columns of two rows, side by side. */
@@ -256,16 +266,20 @@ static void pair(const struct pen_attention *shape, const uint16_t *from,
                  uint32_t *to)
 {
     static const uint16_t none[ROWS];
-    size_t stride = shape->kv_stride;
-    for (size_t key = 0; key < rounded(shape->sequence); key += INNER)
+    size_t keys = pen_attention_keys(shape);
+    for (size_t key = 0; key < rounded(keys); key += INNER) {
+        const uint16_t *lines[INNER];
+        for (size_t i = 0; i < INNER; i++)
+            lines[i] = key + i < keys ? line_of(shape, from, key + i) : NULL;
         for (size_t at = 0; at < shape->head_size; at += ROWS)
-            for (size_t row = key; row < key + INNER; row += 2, to += ROWS) {
-                const uint16_t *first = from + row * stride + at;
-                const uint16_t *second = first + stride;
-                first = row < shape->sequence ? first : none;
-                second = row + 1 < shape->sequence ? second : none;
+            for (size_t i = 0; i < INNER; i += 2, to += ROWS) {
+                const uint16_t *first = lines[i];
+                const uint16_t *second = lines[i + 1];
+                first = first != NULL ? first + at : none;
+                second = second != NULL ? second + at : none;
                 _mm512_store_si512(to, side_by_side(first, second));
             }
+    }
 }
 
 /* Rows of a block, dense, and zeros where the sequence has ended. */
@@ -295,12 +309,13 @@ static void turn_block(size_t size, const uint16_t *from, uint16_t *to)
         }
 }
 
-/* Columns of a matrix of floats as rows of bf16. */
+/* Columns of a matrix of floats as rows of bf16, or added to these. */
 static void scatter_turned(const struct pen_attention *shape, const float *from,
-                           uint16_t *to)
+                           bool adds, uint16_t *to)
 {
-    size_t stride = padded(shape->sequence);
-    for (size_t first = 0; first < shape->sequence; first += ROWS)
+    size_t keys = pen_attention_keys(shape);
+    size_t stride = padded(keys);
+    for (size_t first = 0; first < keys; first += ROWS)
         for (size_t at = 0; at < shape->head_size; at += ROWS) {
             __m512i rows[ROWS];
             float turned[ROWS][ROWS];
@@ -309,8 +324,12 @@ static void scatter_turned(const struct pen_attention *shape, const float *from,
             turn_words(rows);
             for (size_t i = 0; i < ROWS; i++)
                 _mm512_storeu_si512(turned[i], rows[i]);
-            for (size_t i = 0; i < ROWS && first + i < shape->sequence; i++) {
-                uint16_t *out = to + (first + i) * shape->kv_stride + at;
+            for (size_t i = 0; i < ROWS && first + i < keys; i++) {
+                size_t row = pen_attention_key_row(shape, first + i);
+                uint16_t *out = to + row * shape->kv_stride + at;
+                if (adds)
+                    for (size_t lane = 0; lane < ROWS; lane++)
+                        turned[i][lane] += pen_bf16_to_float(out[lane]);
 #pragma omp simd
                 for (size_t lane = 0; lane < ROWS; lane++)
                     out[lane] = pen_bf16_from_float(turned[i][lane]);
@@ -326,7 +345,7 @@ static struct pen__scores tiled_block(const struct pen_attention *shape,
     size_t end = block.begin + block.keys;
     block.begin = block.begin / INNER * INNER;
     block.keys = rounded(end) - block.begin;
-    block.stride = padded(shape->sequence);
+    block.stride = padded(pen_attention_keys(shape));
     return block;
 }
 
@@ -391,7 +410,7 @@ static void head_forward(const struct pen__amx_task *task, size_t head,
     float *lse = task->lse + head * shape->sequence;
     for (size_t i = 0; i * PEN__QUERIES < shape->sequence; i++) {
         struct pen__scores block = tiled_block(shape, i);
-        size_t first = block.first_query;
+        size_t first = block.first_row;
         gather(&block, size, shape->q_stride,
                task->q + first * shape->q_stride + head * size, room->q);
         across_keys(&block, size, room->q, room->turned_k, room->s);
@@ -480,7 +499,7 @@ static void head_backward(const struct pen__amx_task *task, size_t head,
     const float *lse = task->lse + head * shape->sequence;
     for (size_t i = 0; i * PEN__QUERIES < shape->sequence; i++) {
         struct pen__scores block = tiled_block(shape, i);
-        size_t first = block.first_query;
+        size_t first = block.first_row;
         size_t q_at = first * shape->q_stride + head * size;
         gather(&block, size, shape->q_stride, task->q + q_at, room->q);
         gather(&block, size, out_stride,
@@ -506,7 +525,7 @@ void pen__amx_backward(const struct pen__amx_task *task, const uint16_t *dout,
     const struct pen_attention *shape = task->shape;
     size_t group = shape->heads / shape->kv_heads;
     size_t at = task->kv_head * shape->head_size;
-    size_t head = shape->head_size * padded(shape->sequence);
+    size_t head = shape->head_size * padded(pen_attention_keys(shape));
     struct room room;
     room_init(&room, shape, task->room);
     tiles_begin();
@@ -518,6 +537,6 @@ void pen__amx_backward(const struct pen__amx_task *task, const uint16_t *dout,
     for (size_t i = 0; i < group; i++)
         head_backward(task, task->kv_head * group + i, dout, &room, dq);
     _tile_release();
-    scatter_turned(shape, room.dk, dk + at);
-    scatter_turned(shape, room.dv, dv + at);
+    scatter_turned(shape, room.dk, task->adds, dk + at);
+    scatter_turned(shape, room.dv, task->adds, dv + at);
 }

@@ -28,6 +28,7 @@ struct pen__amx_task {
     const uint16_t *k;
     const uint16_t *v;
     float *lse; /* [heads][sequence] */
+    bool adds;  /* the backward adds to dk and dv */
 };
 
 void pen__amx_forward(const struct pen__amx_task *task, uint16_t *out);

@@ -19,7 +19,8 @@ struct pen__scores {
     size_t queries;
     size_t keys;
     size_t stride;      /* from a query's scores to those of the next */
-    size_t first_query; /* position of the first query */
+    size_t first_row;   /* of the first query, among those of its sequence */
+    size_t first_query; /* its position */
     size_t begin;       /* position of the first key */
     size_t window;      /* as in pen_attention */
     float scale;
@@ -29,10 +30,12 @@ struct pen__scores {
 static inline struct pen__scores pen__block(const struct pen_attention *shape,
                                             size_t number)
 {
-    struct pen__scores block = {.first_query = number * PEN__QUERIES,
+    struct pen__scores block = {.first_row = number * PEN__QUERIES,
+                                .first_query =
+                                    shape->first + number * PEN__QUERIES,
                                 .window = shape->window,
                                 .scale = (float)shape->scale};
-    size_t left = shape->sequence - block.first_query;
+    size_t left = shape->sequence - block.first_row;
     block.queries = left < PEN__QUERIES ? left : PEN__QUERIES;
     if (shape->window > 0 && block.first_query + 1 > shape->window)
         block.begin = block.first_query + 1 - shape->window;

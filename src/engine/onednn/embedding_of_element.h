@@ -5,10 +5,11 @@ static void put_position(const struct pen_embedding *embedding, size_t row,
                          ELEMENT *out)
 {
     size_t width = embedding->tokens->shape.columns;
-    const float *position = embedding->positions == NULL
-                                ? NULL
-                                : embedding->positions->parts[PEN_PART_VALUE] +
-                                      row % embedding->sequence * width;
+    const float *position =
+        embedding->positions == NULL
+            ? NULL
+            : embedding->positions->parts[PEN_PART_VALUE] +
+                  pen_embedding_position(embedding, row) * width;
     for (size_t i = 0; i < width; i++)
         STORE(out, i, position == NULL ? 0 : position[i]);
 }
@@ -34,7 +35,7 @@ static void embedding_forward(struct pen_engine *engine,
         } else {
             const float *position =
                 embedding->positions->parts[PEN_PART_VALUE] +
-                row % embedding->sequence * width;
+                pen_embedding_position(embedding, row) * width;
 #pragma omp simd
             for (size_t i = 0; i < width; i++)
                 STORE(out, i, token[i] + position[i]);
@@ -69,7 +70,8 @@ static void embedding_backward(struct pen_engine *engine,
                     token[i] += LOAD(slope, i);
             if (dpositions == NULL)
                 continue;
-            float *position = dpositions + row % embedding->sequence * width;
+            float *position =
+                dpositions + pen_embedding_position(embedding, row) * width;
 #pragma omp simd
             for (size_t i = first; i < end; i++)
                 position[i] += LOAD(slope, i);

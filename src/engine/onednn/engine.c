@@ -168,6 +168,7 @@ pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
         goto fail_library;
     self->ops.name = "onednn";
     self->ops.is_host = true;
+    self->ops.has_chunks = true;
     self->ops.take = pen_host_take;
     self->ops.give = pen_host_give;
     self->ops.copy = pen_host_copy;

@@ -14,7 +14,8 @@ static pen_status attention_prepare(struct pen_engine *engine,
     return PEN_OK;
 }
 
-/* One query of one head, and the keys it sees: begin..position. */
+/* One query of one head, and the keys it sees: begin..position. Its row is
+ * number `at` of those of its sequence. */
 struct query {
     size_t batch;
     size_t head;
@@ -26,16 +27,16 @@ struct query {
 };
 
 static struct query query_at(const struct pen_attention *attention,
-                             size_t batch, size_t head, size_t position)
+                             size_t batch, size_t head, size_t at)
 {
+    size_t position = attention->first + at;
     struct query query = {.batch = batch, .head = head, .position = position};
-    size_t row = batch * attention->sequence + position;
+    size_t row = batch * attention->sequence + at;
     if (attention->window > 0 && position + 1 > attention->window)
         query.begin = position + 1 - attention->window;
     query.q_at = row * attention->q_stride + head * attention->head_size;
     query.out_at = (row * attention->heads + head) * attention->head_size;
-    query.lse_at =
-        (batch * attention->heads + head) * attention->sequence + position;
+    query.lse_at = (batch * attention->heads + head) * attention->sequence + at;
     return query;
 }
 
@@ -43,7 +44,9 @@ static size_t kv_at(const struct pen_attention *attention,
                     const struct query *query, size_t key)
 {
     size_t group = attention->heads / attention->kv_heads;
-    return (query->batch * attention->sequence + key) * attention->kv_stride +
+    size_t row = query->batch * attention->sequence +
+                 pen_attention_key_row(attention, key);
+    return row * attention->kv_stride +
            query->head / group * attention->head_size;
 }
 
@@ -146,8 +149,11 @@ static void attention_backward(struct pen_engine *engine,
     size_t q_width = attention->heads * attention->head_size;
     size_t kv_width = attention->kv_heads * attention->head_size;
     clear_rows(rows, q_width, attention->q_stride, dq);
-    clear_rows(rows, kv_width, attention->kv_stride, dk);
-    clear_rows(rows, kv_width, attention->kv_stride, dv);
+    size_t kv_rows = attention->batch * pen_attention_keys(attention);
+    if (!attention->adds) {
+        clear_rows(kv_rows, kv_width, attention->kv_stride, dk);
+        clear_rows(kv_rows, kv_width, attention->kv_stride, dv);
+    }
     for (size_t batch = 0; batch < attention->batch; batch++)
         for (size_t head = 0; head < attention->heads; head++)
             for (size_t at = 0; at < attention->sequence; at++) {

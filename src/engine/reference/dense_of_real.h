@@ -80,7 +80,7 @@ static void embedding_forward(struct pen_engine *engine,
     size_t width = embedding->tokens->shape.columns;
     for (size_t row = 0; row < embedding->rows; row++)
         for (size_t i = 0; i < width; i++) {
-            size_t position = row % embedding->sequence;
+            size_t position = pen_embedding_position(embedding, row);
             size_t id = (size_t)(ids[row] - embedding->first);
             REAL sum = 0;
             if (id < embedding->tokens->shape.rows)
@@ -100,7 +100,7 @@ static void embedding_backward(struct pen_engine *engine,
     size_t width = embedding->tokens->shape.columns;
     for (size_t row = 0; row < embedding->rows; row++)
         for (size_t i = 0; i < width; i++) {
-            size_t position = row % embedding->sequence;
+            size_t position = pen_embedding_position(embedding, row);
             REAL slope = ((const REAL *)dy)[row * width + i];
             size_t id = (size_t)(ids[row] - embedding->first);
             if (id < embedding->tokens->shape.rows)

@@ -57,6 +57,7 @@ static size_t passing_bytes(const struct pen_engine *engine)
 const struct pen_engine_ops REAL_OPS = {
     .name = "reference",
     .is_host = true,
+    .has_chunks = true,
     .take = pen_host_take,
     .give = pen_host_give,
     .copy = pen_host_copy,
