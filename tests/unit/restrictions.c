@@ -145,7 +145,7 @@ static void batches_and_replicas_come_out_even(void **state)
 static void families_for_planning_are_refused(void **state)
 {
     (void)state;
-    struct pen_model *planned = load_model("preset:mixtral-8x7b");
+    struct pen_model *planned = load_model("preset:llama-4-scout");
     struct pen_training_facts facts = synchronous();
     struct pen_text why = PEN_TEXT_EMPTY;
     facts.model = planned;

@@ -187,14 +187,14 @@ static double dropped_bytes(const struct pen__train_memory_question *question,
     const struct pen_model *model = question->model->decoder;
     const struct pen_trainer_options options = pen__train_layout_options(
         question->layout, question->args, question->model, question->sample);
+    if (!pen_trainer_drops_gradients(&options, num_members))
+        return 0;
     uint32_t last = model->num_layers - 1;
     bool has_head = layers->first + layers->count > last;
     double tied = has_head && model->has_tied_embeddings
                       ? (double)pen_model_vocab_parameters(model)
                       : 0;
     double all = -tied, most = 0, before = 0;
-    if (!pen_trainer_drops_gradients(&options, num_members))
-        return 0;
     all += (double)pen_model_trained_parameters(model, layers);
     for (uint32_t i = 0; i < layers->count; i++) {
         struct pen_layer_range one = {.first = layers->first + i, .count = 1};
