@@ -21,6 +21,8 @@ struct holder {
     uint32_t rank;
     uint64_t capacity; /* rows that a tied embedding gathers */
     uint64_t trained;
+    uint64_t tied;          /* of these, what embedding and head share */
+    uint64_t turns;         /* elements of gradients that others own, at once */
     uint64_t largest_owned; /* elements that one member has to step */
     uint64_t parameters;    /* bytes, as all below */
     uint64_t activations;
@@ -82,6 +84,31 @@ static uint64_t tied_bytes(const struct holder *holder,
         gathered_rows(holder, MEASURED * (uint64_t)holder->plan->micro_batch);
     uint64_t value = has_head(holder, range) ? holder->model->vocab * row : 0;
     return bytes - before - value + PARTS * row * holder->capacity;
+}
+
+/* Of a layer, without the matrix that embedding and head share. */
+static uint64_t untied(const struct holder *holder, uint32_t layer)
+{
+    const struct pen_model *model = holder->model;
+    bool has_tied =
+        model->has_tied_embeddings && layer + 1 == model->num_layers;
+    uint64_t all = layer_of(holder, layer)->num_parameters;
+    uint64_t tied = has_tied ? pen_model_vocab_parameters(model) : 0;
+    return all > tied ? all - tied : 0;
+}
+
+/* Two layers that follow each other: a member may own nothing of them. */
+static void add_turns(struct holder *holder,
+                      const struct pen_layer_range *range)
+{
+    uint64_t most = 0, before = 0;
+    for (uint32_t i = range->first; i < range->first + range->count; i++) {
+        most = larger(most, before + untied(holder, i));
+        before = untied(holder, i);
+    }
+    if (holder->model->has_tied_embeddings && has_head(holder, range))
+        holder->tied += pen_model_vocab_parameters(holder->model);
+    holder->turns += most;
 }
 
 static void add_parameters(struct holder *holder,
@@ -241,12 +268,41 @@ static uint64_t saved_values(const struct holder *holder)
     return holder->measured->schedule->rules.is_optimistic ? 1 + MOMENTS : 0;
 }
 
+/* As the trainer decides: see pen_trainer_drops_gradients(). */
+static bool drops_gradients(const struct holder *holder)
+{
+    const struct pen_plan *plan = holder->plan;
+    uint64_t members = holder->measured->compute.num_members;
+    return plan->sharding >= PEN_SHARDING_ZERO2 && members > 1 &&
+           plan->logical_replicas == members &&
+           pen_plan_global_batch(plan) == plan->micro_batch * members;
+}
+
+/*
+ * Elements of gradients that are there at once. A tied matrix stays whole on
+ * all members. The one that owns it has the largest moments where it is more
+ * than a fair share; the others may have more in all.
+ */
+static uint64_t kept_gradients(const struct holder *holder)
+{
+    uint64_t members = holder->measured->compute.num_members;
+    uint64_t own = stepped(holder), tied = holder->tied;
+    if (!drops_gradients(holder))
+        return holder->trained;
+    if (tied == 0 || own == holder->trained / members)
+        return own + tied + holder->turns;
+    uint64_t other = (holder->trained - own) / (members - 1);
+    uint64_t in_all = tied + (1 + MOMENTS) * other;
+    return larger(own, in_all > MOMENTS * own ? in_all - MOMENTS * own : 0) +
+           holder->turns;
+}
+
 static void tell(const struct holder *holder, struct pen_plan_memory *out)
 {
     uint64_t gradients = holder->trained * sizeof(float);
     uint64_t moments = MOMENTS * holder->trained * sizeof(float);
     out->bytes[PEN_MEMORY_WEIGHTS] = holder->parameters - gradients - moments;
-    out->bytes[PEN_MEMORY_GRADIENTS] = gradients;
+    out->bytes[PEN_MEMORY_GRADIENTS] = kept_gradients(holder) * sizeof(float);
     out->bytes[PEN_MEMORY_OPTIMIZER] =
         (MOMENTS + saved_values(holder)) * stepped(holder) * sizeof(float);
     out->bytes[PEN_MEMORY_ACTIVATIONS] = holder->activations;
@@ -279,6 +335,7 @@ void pen__measured_memory(const struct pen__measured *measured,
         if (pen_shape_keeper(shape, stage) != stage)
             continue;
         add_parameters(&holder, range);
+        add_turns(&holder, range);
         add_activations(&holder, stage, range);
         add_sums(&holder, range);
     }

@@ -36,7 +36,8 @@ static pen_status check_plan(struct pen__work *work, struct pen_text *why)
         return PEN_INVALID;
     }
     if (pen__needs_whole_gradients(plan) &&
-        plan->sharding > PEN_SHARDING_ZERO1) {
+        plan->sharding > PEN_SHARDING_ZERO1 &&
+        work->setting->target != PEN_TARGET_PENSTOCK) { /* whole owners */
         pen_why(why, "muon steps whole matrices, so gradients and weights "
                      "cannot be sharded; use sharding none or zero1");
         return PEN_INVALID;

@@ -129,10 +129,13 @@ static void add_layouts(const struct pen_setting *setting, uint32_t dp,
     for (uint32_t size = 1; size <= setting->global_batch / dp; size++)
         for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
             for (int schedule = 0; schedule < NUM_SCHEDULES; schedule++)
-                for (int sharding = 0; sharding <= PEN_SHARDING_ZERO1;
+                for (int sharding = 0; sharding <= PEN_SHARDING_ZERO2;
                      sharding++) {
                     bool is_alike =
-                        (pp == 1 && schedule > 0) || (dp == 1 && sharding > 0);
+                        (pp == 1 && schedule > 0) ||
+                        (dp == 1 && sharding > 0) ||
+                        (sharding == PEN_SHARDING_ZERO2 &&
+                         setting->global_batch != (uint64_t)dp * size);
                     if (!is_alike && setting->global_batch % (dp * size) == 0)
                         add_layout(setting, dp, pp, size, schedule,
                                    (enum pen_recompute)mode,
@@ -163,9 +166,8 @@ static void tell(const struct found *it, int number, const char *folder)
            plan->degrees[PEN_DEGREE_DP], plan->degrees[PEN_DEGREE_PP],
            plan->degrees[PEN_DEGREE_VPP], plan->schedule.name,
            plan->micro_batch, pen_recompute_names[plan->stages[0].recompute],
-           plan->sharding == PEN_SHARDING_NONE ? "none" : "zero1",
-           1e3 * it->step_sec, 1e-6 * (double)it->peak_bytes,
-           it->fits ? "fits" : "does not fit");
+           pen_sharding_names[plan->sharding], 1e3 * it->step_sec,
+           1e-6 * (double)it->peak_bytes, it->fits ? "fits" : "does not fit");
     pen_text_release(&path);
 }
 

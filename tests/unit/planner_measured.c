@@ -213,6 +213,35 @@ static void bytes_are_those_of_the_row(void **state)
     pen_plan_free(plan);
 }
 
+/* The matrix of both ends, and two blocks of others. */
+static void gradients_of_others_take_turns(void **state)
+{
+    (void)state;
+    struct pen_profile profile = make_profile();
+    struct pen_setting setting = setting_of(&profile);
+    struct pen_plan *plan = make_plan(4, 1, "1f1b");
+    struct pen_profile_layer *head = &profile.layers[PEN_LAYER_HEAD];
+    head->num_parameters = VOCAB * HIDDEN + 10000;
+    head->parameter_bytes = 16 * head->num_parameters + 500;
+    head->largest = VOCAB * HIDDEN;
+    plan->sharding = PEN_SHARDING_ZERO1;
+    struct pen_prediction kept = predict(&setting, plan);
+    plan->sharding = PEN_SHARDING_ZERO2;
+    struct pen_prediction dropped = predict(&setting, plan);
+    const uint64_t *before = kept.memory[0].bytes;
+    const uint64_t *after = dropped.memory[0].bytes;
+    uint64_t all = VOCAB * HIDDEN + 5 * 10000 + SEQUENCE * HIDDEN;
+    assert_int_equal(4 * all, before[PEN_MEMORY_GRADIENTS]);
+    assert_int_equal(4 * (VOCAB * HIDDEN + 20000), after[PEN_MEMORY_GRADIENTS]);
+    for (int part = 0; part < PEN_MEMORY_PARTS; part++)
+        if (part != PEN_MEMORY_GRADIENTS)
+            assert_int_equal(before[part], after[part]);
+    expect_close(kept.step_sec, dropped.step_sec, "time of a step");
+    pen_prediction_release(&kept);
+    pen_prediction_release(&dropped);
+    pen_plan_free(plan);
+}
+
 static void a_limit_is_kept_by_two_in_a_hundred(void **state)
 {
     (void)state;
@@ -296,6 +325,7 @@ int main(void)
         cmocka_unit_test(a_step_is_what_its_layers_took),
         cmocka_unit_test(replicas_sum_over_the_link),
         cmocka_unit_test(bytes_are_those_of_the_row),
+        cmocka_unit_test(gradients_of_others_take_turns),
         cmocka_unit_test(a_limit_is_kept_by_two_in_a_hundred),
         cmocka_unit_test(what_was_not_measured_is_refused),
         cmocka_unit_test(other_runtimes_do_not_ask_it)};

@@ -149,6 +149,18 @@ static void targets_differ_in_schedules_and_sharding(void **state)
     candidate = make_candidate(1, 1, 4);
     candidate.sharding = PEN_SHARDING_ZERO3;
     expect_allowed(&setting, &candidate);
+    setting.target = PEN_TARGET_PENSTOCK;
+    expect_refusal(&setting, &candidate,
+                   "zero3: penstock train shards gradients and the optimizer's "
+                   "state, not weights");
+    candidate.sharding = PEN_SHARDING_ZERO2;
+    expect_refusal(&setting, &candidate,
+                   "zero2: penstock train keeps whole gradients where a rank "
+                   "has 16 micro-batches in a step; use zero1, or "
+                   "micro-batches of 16");
+    candidate.micro_batch = 16;
+    candidate.num_microbatches = 1;
+    expect_allowed(&setting, &candidate);
     release_setting(&setting);
 }
 

@@ -177,8 +177,8 @@ static double muon_bytes(const struct pen__train_memory_question *question,
 }
 
 /*
- * Gradients that a member does not keep, less those of two layers that follow
- * each other: all that others own but those of a tied matrix.
+ * Gradients that a member does not keep: all that others own but those of a
+ * tied matrix, less two layers that follow each other.
  */
 static double dropped_bytes(const struct pen__train_memory_question *question,
                             const struct pen_layer_range *layers,
@@ -203,7 +203,7 @@ static double dropped_bytes(const struct pen__train_memory_question *question,
         most = larger(most, before + own);
         before = own;
     }
-    return 4.0 * (all - most) * (num_members - 1) / num_members;
+    return 4.0 * larger(0, all * (num_members - 1) / num_members - most);
 }
 
 static double state_bytes(const struct pen__train_memory_question *question,
