@@ -24,6 +24,7 @@ enum { ALIGNMENT = 64, MOMENTS = 2, MICROBATCHES = 2 };
 static void layer_is_done(void *context, uint32_t layer)
 {
     struct pen__chain *chain = context;
+    pen_engine_await(pen_network_engine(chain->network));
     int64_t now = pen_clock_ns();
     chain->layer_ns[layer - chain->first_layer] = now - chain->last_ns;
     chain->last_ns = now;
@@ -320,6 +321,7 @@ static void update(struct pen__chain *chain, enum pen_update_kind what,
         if (!it->is_value_only)
             updates[what](chain, it);
     }
+    pen_engine_await(pen_network_engine(chain->network));
     int64_t taken = pen_clock_ns() - begin;
     if (samples != NULL)
         pen__samples_add(&samples->updates[what],

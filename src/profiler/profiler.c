@@ -198,7 +198,8 @@ static pen_status add_sizes(struct profiler *profiler, uint32_t number,
     pen_status status = make_engine(profiler->options, &engine, why);
     if (status != PEN_OK)
         return status;
-    size_t before = engine->ops->memory_bytes(engine);
+    size_t before =
+        engine->ops->memory_bytes(engine) - engine->ops->scratch_bytes(engine);
     status = pen__chain_init(&chain, profiler->options, engine, mode, number, 1,
                              why);
     if (status == PEN_OK) {

@@ -8,7 +8,7 @@
 #include "cli/program/cli.h"
 #include "cli/program/field_rows.h"
 #include "cli/program/line.h"
-#include "engine/registry.h"
+#include "cli/train/engine_word.h"
 #include "host/peak.h"
 
 #include <stdbool.h>
@@ -47,13 +47,9 @@ static void check(void *context, const struct argp_state *state)
     if (args->engine == NULL)
         return;
     pen__line_require(state, args->model != NULL, "model");
-    const struct pen_engine_kind *kind = pen_engine_read(args->engine, &device);
-    if (kind == NULL || kind->is_for_tests)
-        argp_error(state,
-                   "--engine must be onednn, reference, opencl or "
-                   "opencl:DEVICE, not '%s'",
-                   args->engine);
-    else if (args->is_bf16 && !pen_engine_has(kind, PEN_PRECISION_BF16))
+    const struct pen_engine_kind *kind =
+        pen__engine_word(args->engine, &device, state);
+    if (args->is_bf16 && !pen_engine_has(kind, PEN_PRECISION_BF16))
         argp_error(state, "--bf16 needs --engine onednn or opencl");
 }
 

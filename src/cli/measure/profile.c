@@ -9,6 +9,7 @@
 #include "cli/program/field_rows.h"
 #include "cli/program/line.h"
 #include "cli/program/progress.h"
+#include "cli/train/engine_word.h"
 #include "cli/train/lost.h"
 #include "host/threads.h"
 #include "profiler/profiler.h"
@@ -35,14 +36,15 @@ struct args {
     uint32_t num_sizes;
     uint64_t seq_length;
     bool is_bf16;
-    unsigned engine;
+    const char *engine_name; /* NULL: onednn */
+    const struct pen_engine_kind *engine;
+    const char *device; /* of it; NULL: its choice */
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute, or ALL_MODES */
     uint64_t rounds;
     const char *output; /* NULL: standard output */
 };
 
-static const char *const engines[] = {"onednn", "reference", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", "all",
                                          NULL};
 
@@ -57,8 +59,9 @@ static const struct pen__field fields[] = {
     SIZE("seq-length", seq_length, 1, 1u << 24,
          "tokens per sequence; the model's positions when not given"),
     FLAG("bf16", is_bf16, "products and activations in bf16"),
-    WORD("engine", engine, engines,
-         "onednn or reference (plain loops); onednn when not given"),
+    TEXT("engine", "NAME", engine_name,
+         "onednn, reference (plain loops), opencl or opencl:DEVICE; onednn "
+         "when not given"),
     COUNT("threads", threads, 1, 4096,
           "compute threads; OMP_NUM_THREADS, or one per core, when not "
           "given"),
@@ -96,9 +99,9 @@ static void check(void *context, const struct argp_state *state)
 {
     struct args *args = context;
     pen__line_require(state, args->model != NULL, "model");
-    if (args->is_bf16 && !pen_engine_has(pen_engine_find(engines[args->engine]),
-                                         PEN_PRECISION_BF16))
-        argp_error(state, "--bf16 needs --engine onednn");
+    args->engine = pen__engine_word(args->engine_name, &args->device, state);
+    if (args->is_bf16 && !pen_engine_has(args->engine, PEN_PRECISION_BF16))
+        argp_error(state, "--bf16 needs --engine onednn or opencl");
     if (!read_sizes(args))
         argp_error(state,
                    "--micro-batch-size must be up to %d ascending numbers "
@@ -157,7 +160,8 @@ static void set_options(const struct args *args, const struct pen_model *model,
                         struct pen_profiler_options *out)
 {
     out->model = model;
-    out->engine = pen_engine_find(engines[args->engine]);
+    out->engine = args->engine;
+    out->device = args->device;
     out->is_bf16 = args->is_bf16;
     out->micro_batch = args->sizes[0];
     out->sequence = args->seq_length == 0 ? model->max_positions

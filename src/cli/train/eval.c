@@ -8,6 +8,7 @@
 #include "cli/program/field_rows.h"
 #include "cli/program/line.h"
 #include "cli/train/data.h"
+#include "cli/train/engine_word.h"
 #include "host/threads.h"
 #include "runtime/pretrained.h"
 #include "runtime/trainer.h"
@@ -23,11 +24,11 @@ struct args {
     uint64_t seq_length;
     uint64_t micro_batch_size;
     bool is_bf16;
-    unsigned engine;
+    const char *engine_name; /* NULL: onednn */
+    const struct pen_engine_kind *engine;
+    const char *device; /* of it; NULL: its choice */
     uint64_t threads;
 };
-
-static const char *const engines[] = {"onednn", "reference", NULL};
 
 #define AT(member) offsetof(struct args, member)
 
@@ -47,8 +48,9 @@ static const struct pen__field fields[] = {
     SIZE("micro-batch-size", micro_batch_size, 1, 1u << 24,
          "samples per micro-batch; 1 when not given"),
     FLAG("bf16", is_bf16, "products in bf16"),
-    WORD("engine", engine, engines,
-         "onednn or reference (plain loops); onednn when not given"),
+    TEXT("engine", "NAME", engine_name,
+         "onednn, reference (plain loops), opencl or opencl:DEVICE; onednn "
+         "when not given"),
     COUNT("threads", threads, 1, 4096,
           "compute threads; OMP_NUM_THREADS, or one per core, when not "
           "given"),
@@ -56,7 +58,8 @@ static const struct pen__field fields[] = {
 
 static void check(void *context, const struct argp_state *state)
 {
-    const struct args *args = context;
+    struct args *args = context;
+    args->engine = pen__engine_word(args->engine_name, &args->device, state);
     pen__line_require(state, args->model != NULL, "model");
     if ((args->data_path.count == 0) == (args->token_ids == NULL))
         argp_error(state, "one of --data-path and --token-ids is required");
@@ -92,15 +95,16 @@ static pen_status make_trainer(const struct args *args, int threads,
                                const struct pen_batches *batches,
                                struct pen_trainer **out, struct pen_text *why)
 {
-    struct pen_trainer_options options = {
-        .model = &pretrained->model,
-        .sample = pen_batches_shape(batches),
-        .engine = pen_engine_find(engines[args->engine]),
-        .is_bf16 = args->is_bf16,
-        .threads = threads,
-        .micro_batch = args->micro_batch_size,
-        .global_batch = args->micro_batch_size,
-        .is_forward_only = true};
+    struct pen_trainer_options options = {.model = &pretrained->model,
+                                          .sample = pen_batches_shape(batches),
+                                          .engine = args->engine,
+                                          .device = args->device,
+                                          .is_bf16 = args->is_bf16,
+                                          .threads = threads,
+                                          .micro_batch = args->micro_batch_size,
+                                          .global_batch =
+                                              args->micro_batch_size,
+                                          .is_forward_only = true};
     if (pretrained->weights == NULL) {
         pen_why(why, "%s has no weights to evaluate", args->model);
         return PEN_INVALID;
