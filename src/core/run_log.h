@@ -54,6 +54,9 @@ struct pen_run_step {
     double round_islands;
     double round_epoch;
     double round_wait_sec;
+    /* Tokens of the busiest expert of a block over those of a mean one; NaN,
+     * and not written: no experts. Since version 2. */
+    double expert_imbalance;
 };
 
 /* The longest line that a step can have, its newline and a NUL included. */

@@ -145,7 +145,8 @@ static struct pen__experts_pass experts_pass(const struct block *block,
         .hold = pass->hold == NULL ? NULL
                                    : pen__at(pass->hold, block->experts_hold),
         .scratch = pen__at(pass->scratch, block->experts_scratch),
-        .share = (double)block->shape.rows / pass->microbatch->loss_count};
+        .share = (double)block->shape.rows / pass->microbatch->loss_count,
+        .is_forward_only = pass->is_forward_only};
 }
 
 /* Where the projection of a piece has its arrays, and their gradients. */
@@ -486,11 +487,22 @@ static void backward_weight(struct pen__layer *layer,
                               pen__at(pass->hold, block->a_gradient));
 }
 
+static void take_routings(struct pen__layer *layer, struct pen_routings *sum)
+{
+    struct pen__experts *experts = block_of(layer)->experts;
+    if (experts == NULL)
+        return;
+    sum->imbalance += experts->routings.imbalance;
+    sum->count += experts->routings.count;
+    experts->routings = (struct pen_routings){.count = 0};
+}
+
 static const struct pen__layer_ops block_ops = {
     .free = free_block,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
+    .take_routings = take_routings,
 };
 
 /* ---- making one ---- */

@@ -481,6 +481,14 @@ void pen_network_finish_gradients(struct pen_network *network)
         pen__copies_sum(network->copies);
 }
 
+void pen_network_take_routings(struct pen_network *network,
+                               struct pen_routings *sum)
+{
+    for (uint32_t k = 0; k < network->options.num_layers; k++)
+        if (network->layers[k]->ops->take_routings != NULL)
+            network->layers[k]->ops->take_routings(network->layers[k], sum);
+}
+
 bool pen_network_has_copies(const struct pen_network *network)
 {
     return network->copies != NULL;

@@ -157,7 +157,21 @@ static void compute_inner(const struct pen__experts *self,
 
 /* ---- passes ---- */
 
-void pen__experts_forward(const struct pen__experts *self,
+/* Of a forward that is not made again. */
+static void count_routing(struct pen__experts *self,
+                          const struct pen__experts_pass *pass)
+{
+    const int32_t *tokens = pen__at(pass->stash, self->tokens);
+    double mean =
+        (double)(self->shape.rows * self->chosen) / (double)self->num_experts;
+    int32_t most = 0;
+    for (uint32_t e = 0; e < self->num_experts; e++)
+        most = tokens[e] > most ? tokens[e] : most;
+    self->routings.imbalance += most / mean;
+    self->routings.count += 1;
+}
+
+void pen__experts_forward(struct pen__experts *self,
                           const struct pen__experts_pass *pass, const void *b,
                           const void *middle, void *y)
 {
@@ -166,6 +180,8 @@ void pen__experts_forward(const struct pen__experts *self,
         engine, &self->router, b, pen__at(pass->stash, self->logits),
         pen__at(pass->stash, self->gates), pen__at(pass->stash, self->choice));
     sort_slots(self, pass);
+    if (y != NULL && !pass->is_forward_only)
+        count_routing(self, pass);
     if (y == NULL && self->again.wide)
         return;
     compute_wide(self, pass, b);

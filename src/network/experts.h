@@ -38,6 +38,8 @@ struct pen__experts {
     size_t wide_gradient, logit_gradient;
     /* In the scratch. */
     size_t copies, activated, inner_gradient, gate_gradient;
+
+    struct pen_routings routings; /* since they were taken */
 };
 
 /* On success *out is owned by the caller. */
@@ -55,11 +57,12 @@ struct pen__experts_pass {
     void *hold;
     void *scratch;
     double share; /* of the tokens of a step: scales losses of the router */
+    bool is_forward_only;
 };
 
 /* y = middle + experts; NULL: the stash alone. db has `add`, too, which may be
  * NULL or db. */
-void pen__experts_forward(const struct pen__experts *experts,
+void pen__experts_forward(struct pen__experts *experts,
                           const struct pen__experts_pass *pass, const void *b,
                           const void *middle, void *y);
 void pen__experts_backward_input(const struct pen__experts *experts,

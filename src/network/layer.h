@@ -45,6 +45,8 @@ struct pen__layer_ops {
     /* May be NULL. After the last backward of a step. */
     void (*finish_gradients)(struct pen__layer *layer,
                              struct pen_engine *engine);
+    /* May be NULL. Adds what it counted, and begins anew. */
+    void (*take_routings)(struct pen__layer *layer, struct pen_routings *sum);
 };
 
 /* The head of every layer's own struct. Bytes are multiples of 64. */

@@ -225,6 +225,20 @@ void pen_network_backward_weight(struct pen_network *network,
                                  struct pen_microbatch *microbatch, void *stash,
                                  void *hold);
 
+/*
+ * How unevenly routers dealt out tokens: the sum, over blocks with experts and
+ * micro-batches that were trained on, of the tokens of the busiest expert over
+ * those of a mean one; and how many there were.
+ */
+struct pen_routings {
+    double imbalance;
+    double count;
+};
+
+/* Since the last call; adds them to *sum. */
+void pen_network_take_routings(struct pen_network *network,
+                               struct pen_routings *sum);
+
 /* Both, layer by layer. Same bits as the two in a row. */
 void pen_network_backward(struct pen_network *network,
                           struct pen_microbatch *microbatch, void *stash,

@@ -203,6 +203,8 @@ struct pen_step {
     double gradient_norm;
     double learning_rate;
     double wait_share; /* of the time of all ranks in the pass: the bubble */
+    double expert_imbalance; /* tokens of the busiest expert of a block over
+                                those of a mean one; NaN: no experts */
     double votes[PEN_VOTES];
     uint64_t vote_delay; /* they are of so many steps before */
     bool is_repeated;    /* it was not finite, and was computed again */

@@ -156,7 +156,7 @@ pen_status pen__trainer_step_again(struct pen_trainer *trainer, uint64_t pass,
                                    struct pen_step *step, struct pen_text *why);
 
 /* What is added behind the totals of any kind of step. */
-enum { PEN__FURTHER = 2 + PEN_VOTES };
+enum { PEN__FURTHER = 4 + PEN_VOTES };
 
 /* Adds `totals` up over all ranks; the last PEN__FURTHER are filled in here. */
 pen_status pen__trainer_sum(struct pen_trainer *trainer, double *totals,

@@ -19,7 +19,7 @@
 #include <string.h>
 
 /* Behind the two arrays. */
-enum { BUSY_NS, PASS_NS, VOTES };
+enum { BUSY_NS, PASS_NS, IMBALANCE, ROUTINGS, VOTES };
 
 static uint32_t numbers_of(const struct pen_trainer *trainer)
 {
@@ -164,6 +164,12 @@ static void put_further(struct pen_trainer *trainer, double *further,
         options->vote(options->voter);
     further[BUSY_NS] = (double)pass->busy_ns;
     further[PASS_NS] = trainer->executor == NULL ? 0 : (double)pass_ns;
+    struct pen_routings routings = {.count = 0};
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
+        pen_network_take_routings(
+            pen_executor_stage(trainer->executor, s)->network, &routings);
+    further[IMBALANCE] = routings.imbalance;
+    further[ROUTINGS] = routings.count;
     memcpy(further + VOTES, trainer->votes, sizeof trainer->votes);
     memset(trainer->votes, 0, sizeof trainer->votes);
 }
@@ -223,6 +229,9 @@ double pen__trainer_total_norm(const struct pen_trainer *trainer)
 void pen__trainer_read_further(const double *further, struct pen_step *out)
 {
     out->wait_share = 1 - further[BUSY_NS] / further[PASS_NS];
+    out->expert_imbalance = further[ROUTINGS] > 0
+                                ? further[IMBALANCE] / further[ROUTINGS]
+                                : (double)NAN;
     memcpy(out->votes, further + VOTES, sizeof out->votes);
 }
 

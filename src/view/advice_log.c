@@ -13,6 +13,7 @@
 #define VALIDATION_RISE 1.02
 #define SPEED_FALL 0.9
 #define LOW_SHARE 0.3 /* of the peak */
+#define UNEVEN_EXPERTS 2.0
 
 static size_t bin_begin(size_t count, size_t bin)
 {
@@ -207,6 +208,32 @@ void pen__advise_validation(const struct pen_run_parts *parts,
                  " (--save-interval writes them), train on more data "
                  "(--data-path), or raise --weight-decay.",
                  best->step);
+}
+
+/* Of the last part, for routers are even at first. */
+void pen__advise_experts(const struct pen_run_parts *parts,
+                         struct pen_advices *out)
+{
+    const struct pen_run *run = parts->log;
+    double sum = 0;
+    size_t count = 0;
+    for (size_t i = bin_begin(run->num_steps, BINS - 1); i < run->num_steps;
+         i++) {
+        if (!isfinite(run->steps[i].expert_imbalance))
+            continue;
+        sum += run->steps[i].expert_imbalance;
+        count++;
+    }
+    if (count == 0 || !(sum / (double)count > UNEVEN_EXPERTS))
+        return;
+    struct pen_advice *advice = pen__advice_add(out);
+    pen_text_add(&advice->seen,
+                 "Routers are uneven: at the end the busiest expert of a block "
+                 "takes %.1f times the tokens of a mean one.",
+                 sum / (double)count);
+    pen_text_add(&advice->todo,
+                 "Raise --moe-aux-loss-coeff; 0.01 is usual. Experts without "
+                 "tokens are not trained.");
 }
 
 /* ---- speed ---- */

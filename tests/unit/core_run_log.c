@@ -75,7 +75,8 @@ static struct pen_run_step step_number(uint64_t number)
                                  .round = NAN,
                                  .round_islands = NAN,
                                  .round_epoch = NAN,
-                                 .round_wait_sec = NAN};
+                                 .round_wait_sec = NAN,
+                                 .expert_imbalance = NAN};
 }
 
 static struct pen_run *load(void)
@@ -152,6 +153,8 @@ static void expect_same_step(const struct pen_run_step *expected,
     expect_same_real(expected->round_islands, found->round_islands, "islands");
     expect_same_real(expected->round_epoch, found->round_epoch, "epoch");
     expect_same_real(expected->round_wait_sec, found->round_wait_sec, "wait");
+    expect_same_real(expected->expert_imbalance, found->expert_imbalance,
+                     "imbalance");
 }
 
 /* Any bits that are a double: huge, tiny, negative, NaN, infinite. */
@@ -194,7 +197,8 @@ static void every_number_reads_back_the_same(void **state)
                                   .round = random_real(&random),
                                   .round_islands = random_real(&random),
                                   .round_epoch = random_real(&random),
-                                  .round_wait_sec = random_real(&random)};
+                                  .round_wait_sec = random_real(&random),
+                                  .expert_imbalance = random_real(&random)};
         append(&log, steps[i]);
     }
     pen_run_log_close(&log);
@@ -253,7 +257,7 @@ static void the_longest_line_fits(void **state)
         INT64_MAX, longest, longest,   longest, INT64_MAX, longest,
         longest,   longest, INT64_MAX, longest, longest,   longest,
         longest,   longest, longest,   longest, longest,   longest,
-        longest,   longest, longest,   longest};
+        longest,   longest, longest,   longest, longest};
     assert_in_range(pen_run_step_print(&step, line), 300, PEN_RUN_LINE_SIZE);
 }
 

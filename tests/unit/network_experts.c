@@ -379,6 +379,28 @@ static void any_number_of_tokens_is_a_product_in_bf16(void **state)
     pen_engine_free(truth);
 }
 
+/* All tokens to one of three experts, whatever is computed again. */
+static void routings_of_a_step_are_counted_once(void **state)
+{
+    (void)state;
+    const struct way again = {BATCH, SEQUENCE, PEN_RECOMPUTE_FULL, 0};
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
+    struct pen_model *model = model_of(2);
+    struct pen_network *network = network_of(engine, model, &again);
+    struct pen_routings routings = {.count = 0};
+    set_weights(network, true);
+    (void)step_of(network, false);
+    pen_network_take_routings(network, &routings);
+    assert_true(routings.count == MICROBATCHES * model->num_blocks);
+    assert_true(routings.imbalance == 3 * routings.count);
+    routings = (struct pen_routings){.count = 0};
+    pen_network_take_routings(network, &routings);
+    assert_true(routings.count == 0);
+    pen_network_free(network);
+    pen_model_free(model);
+    pen_engine_free(engine);
+}
+
 /* ---- ways to run ---- */
 
 static void expect_same(const struct pen_network *plain,
@@ -518,6 +540,7 @@ int main(void)
         cmocka_unit_test(losses_of_routers_have_their_derivatives),
         cmocka_unit_test(engines_agree_whatever_the_routing),
         cmocka_unit_test(any_number_of_tokens_is_a_product_in_bf16),
+        cmocka_unit_test(routings_of_a_step_are_counted_once),
         cmocka_unit_test(recomputing_and_splitting_change_no_bit),
         cmocka_unit_test(memory_is_what_the_model_counts),
         cmocka_unit_test(what_cannot_have_experts_is_refused),

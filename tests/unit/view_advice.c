@@ -192,6 +192,22 @@ static void noise_and_single_slow_steps_are_no_fall(void **state)
     expect_seen(&sample, "", "");
 }
 
+static void uneven_experts_are_told(void **state)
+{
+    (void)state;
+    struct sample sample;
+    init_sample(&sample);
+    for (size_t i = 0; i < STEPS; i++)
+        sample.steps[i].expert_imbalance = 1.9;
+    expect_seen(&sample, "", "");
+    for (size_t i = 0; i < STEPS; i++)
+        sample.steps[i].expert_imbalance = i < STEPS / 2 ? 1 : 3.25;
+    expect_seen(&sample,
+                "Routers are uneven: at the end the busiest expert of a block "
+                "takes 3.2 times the tokens of a mean one.",
+                "--moe-aux-loss-coeff");
+}
+
 static void a_low_share_of_the_peak_is_told(void **state)
 {
     (void)state;
@@ -358,6 +374,7 @@ int main(void)
         cmocka_unit_test(validation_that_rises_is_told),
         cmocka_unit_test(a_fall_of_the_speed_is_found_to_the_step),
         cmocka_unit_test(noise_and_single_slow_steps_are_no_fall),
+        cmocka_unit_test(uneven_experts_are_told),
         cmocka_unit_test(a_low_share_of_the_peak_is_told),
         cmocka_unit_test(a_bubble_above_the_prediction_names_the_cause),
         cmocka_unit_test(a_bubble_as_predicted_is_told_when_it_is_large),

@@ -259,7 +259,8 @@ void pen__train_report_step(struct pen__train_report *report,
         .move_bytes =
             report->has_moved ? (double)report->move.sent_bytes : (double)NAN,
         .repeated = step->is_repeated ? 1 : (double)NAN,
-        .skipped = step->is_skipped ? 1 : (double)NAN};
+        .skipped = step->is_skipped ? 1 : (double)NAN,
+        .expert_imbalance = step->expert_imbalance};
     add_round(report, &line);
     report->has_moved = false;
     report->spent_sec += sec;
