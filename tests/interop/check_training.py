@@ -19,6 +19,7 @@ from safetensors.torch import load_file as load_torch
 
 SEEDS = range(1, 9)
 MODELS = ("gpt2", "llama", "qwen2", "mistral")
+OPTIMIZERS = ("adamw", "sgd", "muon")
 MIXTURES = ("mixtral", "qwen3_moe", "deepseek_v3")
 
 
@@ -42,13 +43,8 @@ def make_reference(out, model, dtype, optimizer, seed, steps):
         gen_reference.reference(model, args)
 
 
-def optimizers_of(model):
-    """Transformers keeps the matrices of experts as one tensor, which is none to torch.optim.Muon."""
-    return ("adamw", "sgd") if model in MIXTURES else ("adamw", "sgd", "muon")
-
-
 def make_references(root, model, dtypes):
-    for optimizer in optimizers_of(model):
+    for optimizer in OPTIMIZERS:
         for dtype in dtypes if optimizer != "muon" else ("float32",):
             make_reference(os.path.join(root, f"{optimizer}-{dtype}"), model, dtype, optimizer,
                            seed=1, steps=20)
@@ -67,7 +63,7 @@ def check_f32(build, root, model, work):
     check(f"{model} f32 logits", distance(logits, found_logits), LOSS_LIMIT)
     check(f"{model} f32 loss", abs(loss / about["losses"][0] - 1), LOSS_LIMIT)
     judge.check_gradients(f"{model} f32 gradients", gradients, found)
-    for optimizer in optimizers_of(model):
+    for optimizer in OPTIMIZERS:
         where, about, _, _ = reference(root, optimizer, "float32", model)
         for pieces in (1,) if optimizer == "muon" or model in MIXTURES else (1, 2):
             losses, norms = train(build, where, about, "f32", work, pieces)
