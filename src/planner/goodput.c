@@ -37,6 +37,19 @@ static double first_failure(const struct pen__goodput_run *runs, uint32_t count)
     return first;
 }
 
+/* When those have arrived that a round waits for; 0: it waits for none. */
+static double last_awaited(const struct pen_goodput_job *job,
+                           const struct pen__goodput_run *runs,
+                           const double *late_since, double close_sec)
+{
+    double last = 0;
+    for (uint32_t i = 0; i < job->islands; i++)
+        if (job->patience_sec <= 0 ||
+            close_sec - late_since[i] < job->patience_sec)
+            last = fmax(last, runs[i].wall_sec);
+    return last;
+}
+
 static double last_wall(const struct pen__goodput_run *runs, uint32_t count)
 {
     double last = 0;
@@ -60,17 +73,23 @@ static double quorum_sec(const struct pen__goodput_run *runs, uint32_t count)
  * closed and the islands have exchanged their changes.
  */
 static double simulate_round(const struct pen_goodput_job *job,
-                             struct pen__goodput_run *runs, double now_sec,
-                             double grace_sec)
+                             struct pen__goodput_run *runs, double *late_since,
+                             double now_sec, double grace_sec)
 {
     bool is_late[PEN_GOODPUT_MAX_ISLANDS];
     for (uint32_t i = 0; i < job->islands; i++) {
         is_late[i] = runs[i].wall_sec > now_sec;
-        if (!is_late[i])
+        if (!is_late[i]) {
+            late_since[i] = INFINITY;
             pen__goodput_run_steps(&runs[i], job->sync_steps);
+        } else if (late_since[i] > now_sec) {
+            late_since[i] = now_sec;
+        }
     }
-    double close_sec = fmin(last_wall(runs, job->islands),
-                            quorum_sec(runs, job->islands) + grace_sec);
+    double most_sec = quorum_sec(runs, job->islands);
+    double close_sec =
+        fmin(fmax(most_sec, last_awaited(job, runs, late_since, most_sec)),
+             most_sec + grace_sec);
     for (uint32_t i = 0; i < job->islands; i++) {
         if (is_late[i])
             pen__goodput_run_until(&runs[i], close_sec);
@@ -103,6 +122,7 @@ static double simulate_islands(const struct pen_goodput_job *job,
                                double horizon_sec)
 {
     struct pen__goodput_run runs[PEN_GOODPUT_MAX_ISLANDS];
+    double late_since[PEN_GOODPUT_MAX_ISLANDS];
     struct pen_random seeds = {seed};
     double steps_sec = job->sync_steps * job->step_sec;
     double saves = ceil((double)job->sync_steps / (double)job->interval);
@@ -110,13 +130,15 @@ static double simulate_islands(const struct pen_goodput_job *job,
         fmin(fmax(steps_sec / 4, job->grace_least_sec), job->grace_most_sec);
     double now_sec = 0;
     double steps = 0;
-    for (uint32_t i = 0; i < job->islands; i++)
+    for (uint32_t i = 0; i < job->islands; i++) {
+        late_since[i] = INFINITY;
         pen__goodput_run_init(&runs[i], job, spares, pen_random_next(&seeds),
                               horizon_sec);
+    }
     while (now_sec < horizon_sec) {
         now_sec = skip_rounds(job, runs, now_sec,
                               steps_sec + saves * job->save_sec, horizon_sec);
-        now_sec = simulate_round(job, runs, now_sec, grace_sec);
+        now_sec = simulate_round(job, runs, late_since, now_sec, grace_sec);
     }
     for (uint32_t i = 0; i < job->islands; i++)
         steps += steps_of(&runs[i]);

@@ -47,6 +47,8 @@ struct pen_goodput_job {
     double sync_sec;     /* for which a round stops the steps */
     double grace_least_sec;
     double grace_most_sec;
+    double patience_sec; /* after which rounds do not wait for a late island;
+                            0: they always do */
 };
 
 struct pen_goodput {

@@ -94,7 +94,8 @@ static struct pen_goodput_job make_job(const struct pen_setting *setting,
         .sync_steps =
             wish->sync_steps > 0 ? wish->sync_steps : PEN_RECOVERY_SYNC_STEPS,
         .grace_least_sec = PEN_RECOVERY_PATIENCE_SEC / 20,
-        .grace_most_sec = PEN_RECOVERY_PATIENCE_SEC / 2};
+        .grace_most_sec = PEN_RECOVERY_PATIENCE_SEC / 2,
+        .patience_sec = PEN_RECOVERY_PATIENCE_SEC};
 }
 
 /* ---- the ways ---- */

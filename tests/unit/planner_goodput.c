@@ -324,6 +324,29 @@ static void ways_are_ordered(void **state)
     assert_true(islands < 1);
 }
 
+/* Rounds of 20 s wait for 5 s, until the patience is over: of 600 s some 30. */
+static void rounds_do_not_wait_for_an_island_that_is_dropped(void **state)
+{
+    (void)state;
+    struct pen_goodput_job job = usual_job();
+    job.memory_steps = 1;
+    job.islands = 8;
+    job.step_sec = 1;
+    job.sync_sec = 0;
+    job.interval = 1000;
+    job.save_sec = 0;
+    job.restart_sec = 600;
+    double waited = pen_goodput_simulate(&job, 1, 1).share;
+    job.patience_sec = 30;
+    double dropped = pen_goodput_simulate(&job, 1, 1).share;
+    double stopped = 600 / job.mtbf_sec / job.islands;
+    print_message("goodput %.4f, and %.4f where rounds do not wait\n", waited,
+                  dropped);
+    assert_true(waited + 0.02 < dropped);
+    assert_true(dropped < 1 - 0.8 * stopped);
+    assert_true(dropped > 1 - 1.6 * stopped);
+}
+
 static void the_seed_decides(void **state)
 {
     (void)state;
@@ -422,6 +445,7 @@ int main(void)
         cmocka_unit_test(the_searched_interval_is_as_good_as_the_closed_one),
         cmocka_unit_test(holders_agree_with_a_plain_loop),
         cmocka_unit_test(islands_agree_with_a_plain_loop),
+        cmocka_unit_test(rounds_do_not_wait_for_an_island_that_is_dropped),
         cmocka_unit_test(ways_are_ordered),
         cmocka_unit_test(the_seed_decides),
         cmocka_unit_test(without_spares_a_job_waits_for_repairs),

@@ -458,8 +458,8 @@ static void one_job_has_the_goodput_of_checkpoints(void **state)
 }
 
 /*
- * A failure stops one of eight, for 600 s of 8 times 1800. The others wait for
- * it in each round: 5 s where rounds have 20.
+ * A failure stops one of eight, for 600 s of 8 times 1800, and the others for
+ * a few seconds.
  */
 static void a_failure_stops_one_island(void **state)
 {
@@ -472,7 +472,7 @@ static void a_failure_stops_one_island(void **state)
     expect_close(7 * 4e6, islands->cost.bytes, "all of it, to each other one");
     double stopped = 600.0 / 1800 / 8;
     assert_true(islands->goodput < 1 - 0.8 * stopped);
-    assert_true(islands->goodput > 1 - 2 * (stopped + 7 * stopped * 5 / 25));
+    assert_true(islands->goodput > 1 - 1.6 * stopped);
     assert_ptr_equal(&all->rows[0].time, islands);
     assert_ptr_equal(&all->rows[all->advice].time, islands);
     assert_int_equal(all->rows[0].verdict, PEN_REPLICA_PAYS);
