@@ -47,6 +47,29 @@ struct pen_layer_range {
     enum pen_recompute recompute;
 };
 
+/*
+ * Which blocks of a stage full recomputation computes again, counted from its
+ * first one, and which of them keep their input. All zero: all, and each.
+ */
+struct pen_recompute_span {
+    uint32_t first; /* so many; the others keep everything. 0: all */
+    uint32_t chunk; /* the first of so many keeps its input, and they are
+                       computed again together; 0 as 1 */
+};
+
+static inline bool pen_recompute_covers(const struct pen_recompute_span *span,
+                                        uint32_t block)
+{
+    return span->first == 0 || block < span->first;
+}
+
+/* Of a block that is covered: it has no input until its chunk is computed. */
+static inline bool pen_recompute_is_inner(const struct pen_recompute_span *span,
+                                          uint32_t block)
+{
+    return span->chunk > 1 && block % span->chunk != 0;
+}
+
 struct pen_workload {
     uint64_t batch; /* sequences of a micro-batch */
     uint64_t sequence;

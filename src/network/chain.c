@@ -5,8 +5,14 @@
  *   hold                     | dy0 | hold0 | dy1 | hold1 | ...
  *
  * dy of layer k is dx of layer k + 1. A block that is computed again has no
- * stash of its own in the micro-batch: a whole backward uses one that all
- * layers share, the split backward keeps it in the hold.
+ * stash of its own in the micro-batch, but a place in a region:
+ *
+ *   region of a chunk of 3   | stash0 | x1 | stash1 | x2 | stash2 |
+ *
+ * The first block of a chunk keeps its input x0; all of the chunk are computed
+ * again from there. A whole backward uses one region that all chunks share, the
+ * split backward has one for each in the hold. A first forward passes through
+ * the shared one and leaves nothing there that is read later.
  */
 #include "network/chain.h"
 
@@ -17,14 +23,17 @@
 #include <stdlib.h>
 
 struct pen__places {
-    size_t input; /* in the stash */
-    size_t stash; /* in the stash */
-    size_t dy;    /* in the hold */
-    size_t hold;  /* in the hold */
-    size_t again; /* in the hold: the stash of a layer computed again */
+    size_t input;   /* in the stash; of an inner layer, in the region */
+    size_t stash;   /* in the stash */
+    size_t dy;      /* in the hold */
+    size_t hold;    /* in the hold */
+    size_t region;  /* in the hold, where the layer is computed again */
+    size_t again;   /* in the region: the stash */
+    uint32_t first; /* layer of its chunk */
     size_t context;
     size_t slopes;
     bool is_recomputed;
+    bool is_inner; /* its input is computed again, too */
 };
 
 static size_t larger(size_t a, size_t b)
@@ -71,29 +80,69 @@ pen_status pen__network_add(struct pen_network *network,
 }
 
 /* The ends of a model are cheap to keep and not worth computing again. */
-static bool is_recomputed(const struct pen_network *network, uint32_t layer)
+static bool is_end(const struct pen__layer *layer)
 {
-    const struct pen__layer *it = network->layers[layer];
+    return layer->input_bytes == 0 || layer->output_bytes == 0;
+}
+
+static bool is_recomputed(const struct pen_network *network, uint32_t layer,
+                          uint32_t block)
+{
     return network->options.recompute == PEN_RECOMPUTE_FULL &&
-           it->input_bytes > 0 && it->output_bytes > 0;
+           !is_end(network->layers[layer]) &&
+           pen_recompute_covers(&network->options.span, block);
+}
+
+static bool ends_chunk(const struct pen_network *network, uint32_t k)
+{
+    return k + 1 == network->options.num_layers ||
+           !network->places[k + 1].is_inner;
+}
+
+/* The chunks' regions in the hold. Returns the bytes of the largest. */
+static size_t lay_out_regions(struct pen_network *network)
+{
+    size_t size = 0, most = 0;
+    for (uint32_t k = 0; k < network->options.num_layers; k++) {
+        struct pen__places *places = &network->places[k];
+        if (!places->is_recomputed)
+            continue;
+        if (places->is_inner)
+            places->input = pen__take(&size, network->layers[k]->input_bytes);
+        else
+            size = 0;
+        places->again = pen__take(&size, network->layers[k]->stash_bytes);
+        if (!ends_chunk(network, k))
+            continue;
+        most = larger(most, size);
+        size_t region = pen__take(&network->sizes.hold, size);
+        for (uint32_t j = places->first; j <= k; j++)
+            network->places[j].region = region;
+    }
+    return most;
 }
 
 static void lay_out(struct pen_network *network)
 {
     struct pen_network_sizes *sizes = &network->sizes;
     uint32_t count = network->options.num_layers;
+    uint32_t block = 0; /* that comes next */
     for (uint32_t k = 0; k < count; k++) {
         const struct pen__layer *layer = network->layers[k];
         struct pen__places *places = &network->places[k];
-        places->is_recomputed = is_recomputed(network, k);
-        places->input = pen__take(&sizes->stash, layer->input_bytes);
+        places->is_recomputed = is_recomputed(network, k, block);
+        places->is_inner =
+            places->is_recomputed &&
+            pen_recompute_is_inner(&network->options.span, block);
+        places->first = places->is_inner ? network->places[k - 1].first : k;
+        block += is_end(layer) ? 0 : 1;
+        if (!places->is_inner)
+            places->input = pen__take(&sizes->stash, layer->input_bytes);
         places->dy = pen__take(&sizes->hold, layer->output_bytes);
         places->hold = pen__take(&sizes->hold, layer->hold_bytes);
         places->context = pen__take(&sizes->context, layer->context_bytes);
         places->slopes = pen__take(&sizes->slopes, layer->slopes_bytes);
-        if (places->is_recomputed)
-            places->again = pen__take(&sizes->hold, layer->stash_bytes);
-        else
+        if (!places->is_recomputed)
             places->stash = pen__take(&sizes->stash, layer->stash_bytes);
     }
     sizes->input = network->layers[0]->input_bytes;
@@ -107,14 +156,13 @@ pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
     if (network->places == NULL)
         return PEN_NOMEM;
     lay_out(network);
-    size_t scratch = 0, stash = 0, hold = 0, gradient = 0;
+    size_t region = lay_out_regions(network);
+    size_t scratch = 0, hold = 0, gradient = 0;
     for (uint32_t k = 0; k < count; k++) {
         const struct pen__layer *layer = network->layers[k];
         scratch = larger(scratch, layer->scratch_bytes);
         hold = larger(hold, layer->hold_bytes);
         gradient = larger(gradient, layer->input_bytes);
-        if (network->places[k].is_recomputed)
-            stash = larger(stash, layer->stash_bytes);
     }
     if (network->options.is_forward_only) {
         network->sizes.hold = network->sizes.slopes = 0;
@@ -122,7 +170,7 @@ pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
     }
     size_t end = 0;
     size_t scratch_at = pen__take(&end, scratch);
-    size_t stash_at = pen__take(&end, stash);
+    size_t region_at = pen__take(&end, region);
     size_t hold_at = pen__take(&end, hold);
     size_t gradient_at = pen__take(&end, 2 * pen__align(gradient));
     network->block_bytes = larger(end, 64);
@@ -138,7 +186,7 @@ pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
     if (network->loss == NULL)
         return PEN_NOMEM;
     network->scratch = pen__at(network->block, scratch_at);
-    network->shared_stash = pen__at(network->block, stash_at);
+    network->shared_region = pen__at(network->block, region_at);
     network->shared_hold = pen__at(network->block, hold_at);
     for (int i = 0; i < 2; i++)
         network->shared_gradients[i] = pen__at(
@@ -315,12 +363,29 @@ static void open_layer(const struct pen_network *network, uint32_t k,
         pass->slopes = pen__at(microbatch->slopes, places->slopes);
 }
 
+/* Where the input of a layer lies; of an inner one, in this region. */
+static void *input_at(const struct pen_network *network, uint32_t k,
+                      void *stash, void *region)
+{
+    const struct pen__places *places = &network->places[k];
+    return pen__at(places->is_inner ? region : stash, places->input);
+}
+
 static const void *input_of(const struct pen_network *network, uint32_t k,
-                            void *stash)
+                            void *stash, void *region)
 {
     return network->layers[k]->input_bytes == 0
                ? NULL
-               : pen__at(stash, network->places[k].input);
+               : input_at(network, k, stash, region);
+}
+
+/* The stash of a layer: its own, or that in the region. */
+static void *stash_of(const struct pen_network *network, uint32_t k,
+                      void *stash, void *region)
+{
+    const struct pen__places *places = &network->places[k];
+    return places->is_recomputed ? pen__at(region, places->again)
+                                 : pen__at(stash, places->stash);
 }
 
 void pen_network_forward(struct pen_network *network,
@@ -332,14 +397,14 @@ void pen_network_forward(struct pen_network *network,
     void *first = pen_network_input(network, stash);
     if (x != NULL && x != first && network->sizes.input > 0)
         pass.engine->ops->copy(pass.engine, x, first, network->sizes.input);
+    void *region = network->shared_region;
     for (uint32_t k = 0; k < count; k++) {
-        const struct pen__places *places = &network->places[k];
         open_layer(network, k, &pass);
-        pass.stash = places->is_recomputed ? network->shared_stash
-                                           : pen__at(stash, places->stash);
-        void *out = k + 1 < count ? pen__at(stash, places[1].input) : y;
+        pass.stash = stash_of(network, k, stash, region);
+        void *out = k + 1 < count ? input_at(network, k + 1, stash, region) : y;
         network->layers[k]->ops->forward(network->layers[k], &pass,
-                                         input_of(network, k, stash), out);
+                                         input_of(network, k, stash, region),
+                                         out);
         show_output(network, k, out);
         report_progress(network, k);
     }
@@ -377,8 +442,12 @@ uint32_t pen_network_first_nonfinite(const struct pen_network *network,
     uint32_t count = network->options.num_layers;
     for (uint32_t k = 0; k < count; k++) {
         bool is_last = k + 1 == count;
+        const struct pen__places *next = &network->places[k + 1];
         const char *out =
-            is_last ? y : (const char *)stash + network->places[k + 1].input;
+            is_last ? y
+            : next->is_inner
+                ? (const char *)network->shared_region + next->input
+                : (const char *)stash + next->input;
         size_t bytes = is_last ? network->sizes.output
                                : network->layers[k + 1]->input_bytes;
         if (out == NULL ? !isfinite(loss) : !are_finite(network, out, bytes))
@@ -394,12 +463,24 @@ bool pen_network_is_finite(const struct pen_network *network, const void *y)
            are_finite(network, y, network->sizes.output);
 }
 
-/* Without its output: only what the backward of this layer reads. */
+/*
+ * The chunk that ends with this layer, without its output: only what backwards
+ * read.
+ */
 static void compute_again(struct pen_network *network, uint32_t k,
-                          const struct pen__pass *pass, const void *x)
+                          const struct pen__pass *pass, void *stash,
+                          void *region)
 {
-    if (network->places[k].is_recomputed)
-        network->layers[k]->ops->forward(network->layers[k], pass, x, NULL);
+    struct pen__pass again = *pass;
+    if (!network->places[k].is_recomputed || !ends_chunk(network, k))
+        return;
+    for (uint32_t j = network->places[k].first; j <= k; j++) {
+        open_layer(network, j, &again);
+        again.stash = stash_of(network, j, stash, region);
+        network->layers[j]->ops->forward(
+            network->layers[j], &again, input_of(network, j, stash, region),
+            j < k ? input_at(network, j + 1, stash, region) : NULL);
+    }
 }
 
 void pen_network_backward_input(struct pen_network *network,
@@ -415,11 +496,11 @@ void pen_network_backward_input(struct pen_network *network,
     for (uint32_t k = count; k-- > 0;) {
         const struct pen__places *places = &network->places[k];
         open_layer(network, k, &pass);
+        void *region = pen__at(hold, places->region);
         pass.hold = pen__at(hold, places->hold);
-        pass.stash = places->is_recomputed ? pen__at(hold, places->again)
-                                           : pen__at(stash, places->stash);
-        const void *x = input_of(network, k, stash);
-        compute_again(network, k, &pass, x);
+        compute_again(network, k, &pass, stash, region);
+        pass.stash = stash_of(network, k, stash, region);
+        const void *x = input_of(network, k, stash, region);
         void *in = k > 0 ? pen__at(hold, network->places[k - 1].dy) : dx;
         network->layers[k]->ops->backward_input(network->layers[k], &pass, x,
                                                 pen__at(hold, places->dy), in);
@@ -436,13 +517,13 @@ void pen_network_backward_weight(struct pen_network *network,
     for (uint32_t k = network->options.num_layers; k-- > 0;) {
         const struct pen__places *places = &network->places[k];
         open_layer(network, k, &pass);
+        void *region = pen__at(hold, places->region);
         pass.hold = pen__at(hold, places->hold);
-        pass.stash = places->is_recomputed ? pen__at(hold, places->again)
-                                           : pen__at(stash, places->stash);
+        pass.stash = stash_of(network, k, stash, region);
         announce(network, k);
-        network->layers[k]->ops->backward_weight(network->layers[k], &pass,
-                                                 input_of(network, k, stash),
-                                                 pen__at(hold, places->dy));
+        network->layers[k]->ops->backward_weight(
+            network->layers[k], &pass, input_of(network, k, stash, region),
+            pen__at(hold, places->dy));
         report_progress(network, k);
     }
 }
@@ -454,12 +535,11 @@ void pen_network_backward(struct pen_network *network,
     struct pen__pass pass = pass_of(network, microbatch);
     pass.hold = network->shared_hold;
     for (uint32_t k = network->options.num_layers; k-- > 0;) {
-        const struct pen__places *places = &network->places[k];
         open_layer(network, k, &pass);
-        pass.stash = places->is_recomputed ? network->shared_stash
-                                           : pen__at(stash, places->stash);
-        const void *x = input_of(network, k, stash);
-        compute_again(network, k, &pass, x);
+        void *region = network->shared_region;
+        compute_again(network, k, &pass, stash, region);
+        pass.stash = stash_of(network, k, stash, region);
+        const void *x = input_of(network, k, stash, region);
         void *in = k > 0 ? network->shared_gradients[k % 2] : dx;
         struct pen__layer *layer = network->layers[k];
         layer->ops->backward_input(layer, &pass, x, dy, in);

@@ -41,7 +41,7 @@ struct pen_network {
     size_t block_bytes;
     double *loss; /* of the last forward pass; in staging */
     void *scratch;
-    void *shared_stash;        /* of the layer that is computed again */
+    void *shared_region;       /* of the chunk that is computed again */
     void *shared_hold;         /* of the layer in a whole backward */
     void *shared_gradients[2]; /* dy of this layer and of the next */
 

@@ -73,6 +73,7 @@ struct pen_network_options {
     bool has_no_room;    /* of gradients: see gradient_place() of the engine */
     enum pen_recompute recompute;
     unsigned modules; /* of selective: 1u << PEN_MODULE_...; 0: cheap ones */
+    struct pen_recompute_span span; /* of full */
     struct pen_tensor_share tensor;
     struct pen_router_losses router; /* of blocks with experts */
     bool is_forward_only;            /* no gradients: evaluation, generation */

@@ -102,6 +102,29 @@ void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
     out->scratch += cost.hold_bytes - plain.hold_bytes + cost.again_bytes;
 }
 
+/* The number of a block among those of a stage, the first of which is 0. */
+static uint32_t block_of(const struct pen_layer_range *stage, uint32_t layer)
+{
+    return layer - (stage->first > 0 ? stage->first : 1);
+}
+
+static bool is_block(const struct pen_compute *compute, uint32_t layer)
+{
+    return compute->images == NULL &&
+           pen_model_layer_kind(compute->model, layer) == PEN_LAYER_BLOCK;
+}
+
+/* Of a layer of a stage; some blocks of full recomputation keep everything. */
+static enum pen_recompute mode_of(const struct pen_compute *compute,
+                                  const struct pen_layer_range *stage,
+                                  uint32_t layer)
+{
+    bool is_kept =
+        stage->recompute == PEN_RECOMPUTE_FULL && is_block(compute, layer) &&
+        !pen_recompute_covers(&compute->span, block_of(stage, layer));
+    return is_kept ? PEN_RECOMPUTE_NONE : stage->recompute;
+}
+
 /* Modules that are computed again take their share of a forward. */
 static double again_sec(const struct pen_compute *compute, uint32_t layer,
                         const struct pen_profile_mode *mode)
@@ -136,11 +159,9 @@ static void add_counted(const struct pen_compute *compute, uint32_t layer,
     struct pen_workload work = workload_of(compute, recompute);
     struct pen_layer_cost cost;
     layer_cost(compute, layer, &work, &cost);
-    double again =
-        recompute == PEN_RECOMPUTE_FULL && compute->images == NULL &&
-                pen_model_layer_kind(compute->model, layer) == PEN_LAYER_BLOCK
-            ? cost.forward_flops
-            : cost.again_flops;
+    double again = recompute == PEN_RECOMPUTE_FULL && is_block(compute, layer)
+                       ? cost.forward_flops
+                       : cost.again_flops;
     sum->forward_sec += cost.forward_flops / FLOPS_PER_SEC;
     sum->input_sec += (cost.input_flops + again) / FLOPS_PER_SEC;
     sum->weight_sec += cost.weight_flops / FLOPS_PER_SEC;
@@ -181,13 +202,13 @@ void pen_compute_stage(const struct pen_compute *compute,
     for (uint32_t i = 0; i < stage->count; i++) {
         uint32_t layer = stage->first + i;
         if (compute->profile == NULL) {
-            add_counted(compute, layer, stage->recompute, &sum);
+            add_counted(compute, layer, mode_of(compute, stage, layer), &sum);
             continue;
         }
         const struct pen_profile_mode *mode =
             &compute->profile
                  ->layers[pen_model_layer_kind(compute->model, layer)]
-                 .modes[measured_mode(compute, stage->recompute)];
+                 .modes[measured_mode(compute, mode_of(compute, stage, layer))];
         add_measured(mode, has_whole_backward, &sum);
         if (is_counted(compute, stage->recompute))
             sum.input_sec += again_sec(compute, layer, mode);
@@ -212,10 +233,15 @@ bool pen_compute_has_whole_backward(const struct pen_schedule *schedule)
 uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
                                  const struct pen_layer_range *stage)
 {
-    struct pen_workload work = workload_of(compute, stage->recompute);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < stage->count; i++) {
+        uint32_t layer = stage->first + i;
+        enum pen_recompute mode = mode_of(compute, stage, layer);
+        struct pen_workload work = workload_of(compute, mode);
         struct pen_layer_cost cost;
+        if (mode == PEN_RECOMPUTE_FULL && is_block(compute, layer) &&
+            pen_recompute_is_inner(&compute->span, block_of(stage, layer)))
+            continue;
         layer_cost(compute, stage->first + i, &work, &cost);
         sum += cost.stash_bytes;
     }

@@ -20,6 +20,7 @@ struct pen_compute {
     uint32_t sequence;
     bool is_bf16;
     unsigned modules; /* of selective recomputation: 1u << PEN_MODULE_... */
+    struct pen_recompute_span span; /* of full */
     enum pen_update_kind optimizer; /* ADAM or SGD */
     uint32_t num_members; /* ranks with the same layers; 0 as 1: alone */
     bool is_sharded;      /* each of them steps its share */

@@ -69,6 +69,7 @@ struct pen_trainer_options {
     enum pen_recompute recompute;
     unsigned modules; /* of selective recomputation, as those of a network */
     struct pen_router_losses router; /* of a model with experts */
+    struct pen_recompute_span span;  /* of full, likewise */
 
     /* All below may be zero: one process, one stage. */
     struct pen_transport *transport; /* borrowed, as the two below */
@@ -140,7 +141,8 @@ pen_status pen_trainer_check(const struct pen_trainer_options *options,
 
 /*
  * Between two steps: from here on another layout, with the same bits. Of `to`
- * num_ranks, schedule, parts, order, recompute, modules and sharding count;
+ * num_ranks, schedule, parts, order, recompute, modules, span and sharding
+ * count;
  * all else stays. Values and moments go from rank to rank by way of memory.
  * Called by all ranks of the transport, also those that are idle before or
  * after it; they return together. Networks, verifiers and checkpointers that

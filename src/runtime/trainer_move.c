@@ -189,6 +189,7 @@ static pen_status rebuild(struct pen_trainer *trainer,
     options->parts = to->parts;
     options->order = to->order;
     options->recompute = to->recompute;
+    options->span = to->span;
     options->modules = to->modules;
     options->sharding = to->sharding;
     trainer->layout.mesh.epoch++;

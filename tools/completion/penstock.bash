@@ -43,7 +43,7 @@ _penstock_train_options() {
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --muon-lr \
         --muon-momentum --muon-plain-momentum --muon-adjust-lr \
         --moe-aux-loss-coeff --moe-z-loss-coeff --bf16 \
-        --engine --threads --recompute-granularity --recompute-modules --recompute-stages --save --save-interval --save-keep \
+        --engine --threads --recompute-granularity --recompute-modules --recompute-stages --recompute-method --recompute-num-layers --save --save-interval --save-keep \
         --run --log --log-interval --probe --probe-steps --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \

@@ -45,7 +45,7 @@ struct pen__list {
 error_t pen__list_add(struct pen__list *list, const char *word);
 void pen__list_release(struct pen__list *list);
 
-enum { PEN__FIELDS_MAX = 96 };
+enum { PEN__FIELDS_MAX = 160 };
 
 /* Fills the options that argp takes, and their end; -o is --output. */
 void pen__fields_list(const struct pen__field *fields, size_t count,

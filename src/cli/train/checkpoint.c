@@ -34,6 +34,8 @@ static const char *const free_options[] = {
     "recompute-granularity",
     "recompute-modules",
     "recompute-stages",
+    "recompute-method",
+    "recompute-num-layers",
     "pipeline-model-parallel-size",
     "num-virtual-stages-per-pipeline-rank",
     "pp",

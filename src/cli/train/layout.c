@@ -705,6 +705,13 @@ static pen_status check_stage_options(const struct pen__train_args *args,
                                       struct pen_text *why)
 {
     bool recomputes = args->recompute_stages != NULL;
+    if (args->plan != NULL && args->recompute_num_layers > 0) {
+        pen_why(why,
+                "--recompute-num-layers %" PRIu64
+                ": a plan says what its stages recompute; leave the option out",
+                args->recompute_num_layers);
+        return PEN_INVALID;
+    }
     if (args->plan == NULL || (!recomputes && args->stage_layers == NULL))
         return PEN_OK;
     pen_why(why, "--%s %s: %s has its own; leave the option out",
@@ -767,6 +774,7 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         .sequence = sequence,
         .is_bf16 = args->is_bf16,
         .modules = args->modules,
+        .span = args->span,
         .optimizer = args->numbers.kind == PEN_STEP_RULE_SGD ? PEN_UPDATE_SGD
                                                              : PEN_UPDATE_ADAM};
     if (status == PEN_OK)
@@ -793,6 +801,7 @@ struct pen_trainer_options pen__train_layout_options(
         .global_batch = args->replica_batch,
         .recompute = (enum pen_recompute)args->recompute,
         .modules = args->modules,
+        .span = args->span,
         .schedule = layout->schedule,
         .parts = layout->parts,
         .correction = layout->correction,

@@ -61,6 +61,15 @@ static void layer_cost(const struct pen__train_memory_question *question,
         pen_model_layer_cost(question->model->decoder, layer, workload, out);
 }
 
+/* Of text: the layers that are no blocks. */
+static bool is_end_of(const struct pen__train_memory_question *question,
+                      uint32_t layer)
+{
+    const struct pen_model *model = question->model->decoder;
+    return model == NULL ||
+           pen_model_layer_kind(model, layer) != PEN_LAYER_BLOCK;
+}
+
 /* What a micro-batch brings to a layer behind the first. */
 static double input_bytes(const struct pen__train_memory_question *question,
                           uint32_t layer, const struct pen_workload *workload)
@@ -119,23 +128,35 @@ activation_bytes(const struct pen__train_memory_question *question,
                                     .sequence = question->sample.num_ids,
                                     .element_bytes = args->is_bf16 ? 2 : 4,
                                     .stat_bytes = 4};
-    double bytes = 0, hold = 0, output = 0, again = 0, copies = 0;
+    double bytes = 0, hold = 0, output = 0, again = 0, chunk = 0, copies = 0;
+    uint32_t block = 0;
     for (uint32_t i = 0; i < layers->count; i++) {
         struct pen_layer_cost kept, plain;
+        bool is_end = is_end_of(question, layers->first + i);
         workload.recompute = PEN_RECOMPUTE_NONE;
         workload.modules = args->modules;
         layer_cost(question, layers->first + i, &workload, &plain);
         workload.recompute = layers->recompute;
+        if (layers->recompute == PEN_RECOMPUTE_FULL &&
+            !pen_recompute_covers(&args->span, block))
+            workload.recompute = PEN_RECOMPUTE_NONE;
         layer_cost(question, layers->first + i, &workload, &kept);
         share_layer(question, layers->first + i, &workload, &plain, &kept);
+        bool is_whole = workload.recompute == PEN_RECOMPUTE_FULL;
+        bool is_inner =
+            is_whole && !is_end && pen_recompute_is_inner(&args->span, block);
+        if (is_inner) { /* its input is in the chunk */
+            kept.hold_bytes += kept.stash_bytes;
+            kept.stash_bytes = 0;
+        }
         bytes += (double)kept.stash_bytes * needs->stashes +
                  (double)kept.hold_bytes * needs->holds;
-        bool is_whole = layers->recompute == PEN_RECOMPUTE_FULL;
+        chunk = (is_inner ? chunk : 0) + (double)plain.stash_bytes -
+                (double)kept.stash_bytes;
+        block += is_end ? 0 : 1;
         hold = larger(hold, (double)(is_whole ? plain : kept).hold_bytes);
         output = larger(output, (double)plain.output_bytes);
-        again = larger(again, is_whole ? (double)plain.stash_bytes -
-                                             (double)kept.stash_bytes
-                                       : (double)kept.again_bytes);
+        again = larger(again, is_whole ? chunk : (double)kept.again_bytes);
         copies = larger(copies, (double)plain.copy_bytes);
     }
     return bytes +

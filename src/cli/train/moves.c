@@ -107,6 +107,7 @@ static pen_status make(struct pen__train_move *move,
     move->args = *run->args;
     move->args.recompute_stages = NULL; /* the plan has its own */
     move->args.stage_layers = NULL;
+    move->args.span = (struct pen_recompute_span){0};
     move->args.plan = pen__train_move_plan(move->word, &step);
     if (move->args.logical_replicas == 0)
         move->args.logical_replicas = pen__train_layout_members(run->layout);

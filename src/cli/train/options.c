@@ -33,6 +33,7 @@ static const char *const wsd_styles[] = {PEN_WSD_STYLE_TABLE(TEXT_OF) NULL};
 static const char *const lates[] = {"discard", "fold", NULL};
 static const char *const on_nans[] = {"stop", "skip", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const recompute_methods[] = {"uniform", "block", NULL};
 
 #define AT(member) offsetof(struct pen__train_args, member)
 
@@ -273,6 +274,12 @@ static const struct pen__field fields[] = {
     TEXT("recompute-stages", "LIST", recompute_stages,
          "instead of --recompute-granularity, one for each stage of the "
          "pipeline, as full,selective,none"),
+    WORD("recompute-method", recompute_method, recompute_methods,
+         "blocks of full recomputation: uniform, one in N keeps its input and "
+         "N are computed again together, or block, the first N of a stage are "
+         "computed again; uniform when not given"),
+    COUNT("recompute-num-layers", recompute_num_layers, 1, PEN_MAX_STAGES,
+          "the number of blocks of that method; 1 when not given"),
     TEXT("save", "DIR", save, "write checkpoints to DIR, also on Ctrl-C"),
     COUNT("save-interval", save_interval, 1, MANY,
           "steps between checkpoints; only at the end when not given"),

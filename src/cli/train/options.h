@@ -103,9 +103,12 @@ struct pen__train_args {
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute */
     const char *recompute_modules;
-    unsigned modules;             /* that it names, as bits */
-    const char *recompute_stages; /* a granularity for each */
-    unsigned mapping;             /* enum pen_mesh_order */
+    unsigned modules;               /* that it names, as bits */
+    const char *recompute_stages;   /* a granularity for each */
+    unsigned recompute_method;      /* of full: 0 uniform, 1 block */
+    uint64_t recompute_num_layers;  /* 0: not given */
+    struct pen_recompute_span span; /* that the two name */
+    unsigned mapping;               /* enum pen_mesh_order */
 
     const char *save;
     uint64_t save_interval;  /* 0: at the end only */

@@ -1,5 +1,6 @@
 #include "cli/train/recompute.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* One word of --recompute-stages; NULL in *next behind the last one. */
@@ -73,11 +74,37 @@ static pen_status check_modules(struct pen__train_args *args,
     return PEN_INVALID;
 }
 
+enum { UNIFORM, BLOCK };
+
+/* --recompute-method and --recompute-num-layers, as Megatron-LM has them. */
+static pen_status check_span(struct pen__train_args *args, struct pen_text *why)
+{
+    uint32_t count = (uint32_t)args->recompute_num_layers;
+    bool is_full = pen__train_recompute_has(args, PEN_RECOMPUTE_FULL);
+    if (args->recompute_method == BLOCK && count == 0)
+        pen_why(why, "--recompute-method block needs --recompute-num-layers N, "
+                     "the blocks of a stage that are computed again");
+    else if (count > 0 && !is_full)
+        pen_why(why,
+                "--recompute-num-layers %" PRIu32
+                " needs full recomputation: give --recompute-granularity full, "
+                "or full for a stage of --recompute-stages",
+                count);
+    else {
+        if (args->recompute_method == BLOCK)
+            args->span.first = count;
+        else
+            args->span.chunk = count;
+        return PEN_OK;
+    }
+    return PEN_INVALID;
+}
+
 pen_status pen__train_recompute_read(struct pen__train_args *args,
                                      struct pen_text *why)
 {
-    pen_status status = PEN_OK;
-    if (args->recompute_stages != NULL)
+    pen_status status = check_span(args, why);
+    if (status == PEN_OK && args->recompute_stages != NULL)
         status = check_stages(args, why);
     if (status == PEN_OK && args->recompute_modules != NULL)
         status = check_modules(args, why);
