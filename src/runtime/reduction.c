@@ -90,9 +90,102 @@ static size_t *count_together(const struct pen_reduction *reduction,
     return counts;
 }
 
+/*
+ * Ranks of a tensor group have pieces of the same tensors, but for biases and
+ * positions, which the first piece has alone. Their owners are chosen by whole
+ * tensors, so that all of the group choose alike: the largest first, each to
+ * who has least so far.
+ */
+struct candidate {
+    uint32_t tensor;
+    uint64_t count; /* 0: it follows another one, or is not trained here */
+};
+
+static int compare_candidates(const void *a, const void *b)
+{
+    const struct candidate *left = a;
+    const struct candidate *right = b;
+    if (left->count != right->count)
+        return left->count > right->count ? -1 : 1;
+    return left->tensor < right->tensor ? -1 : 1;
+}
+
+static uint64_t elements_of(const struct pen_model *model, uint32_t tensor)
+{
+    struct pen_tensor_info info;
+    uint64_t count = 1;
+    pen_model_tensor(model, tensor, &info);
+    for (uint32_t i = 0; i < info.form->num_dims; i++)
+        count *= info.form->shape[i];
+    return count;
+}
+
+/* Of tensors that no piece here begins with, others of the group may have
+ * some: those of its layers. */
+static void list_candidates(const struct pen_network *network,
+                            struct candidate *out)
+{
+    const struct pen_model *model = pen_network_model(network);
+    size_t num = pen_network_num_parameters(network);
+    uint32_t first = pen_network_parameter(network, 0)->layer;
+    uint32_t last = pen_network_parameter(network, num - 1)->layer;
+    for (uint32_t t = 0; t < model->num_tensors; t++) {
+        struct pen_tensor_info info;
+        pen_model_tensor(model, t, &info);
+        bool is_here = info.layer >= first && info.layer <= last;
+        out[t] = (struct candidate){t, is_here ? elements_of(model, t) : 0};
+    }
+    for (size_t i = 0; i < num; i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        for (size_t k = 1; k < it->num_slices; k++) {
+            uint32_t follower = it->slices[k].tensor;
+            out[it->slices[0].tensor].count += out[follower].count;
+            out[follower].count = 0;
+        }
+        struct candidate *own = &out[it->slices[0].tensor];
+        if (it->is_value_only)
+            own->count = 0;
+        else if (own->count == 0) /* tied to another stage's */
+            own->count = elements_of(model, own->tensor);
+    }
+}
+
+static pen_status choose_by_tensors(struct pen_reduction *reduction)
+{
+    const struct pen_network *network = reduction->options.network;
+    uint32_t num_members = reduction->options.group->size;
+    uint32_t num_tensors = pen_network_model(network)->num_tensors;
+    size_t num = pen_network_num_parameters(network);
+    struct candidate *all = calloc(num_tensors, sizeof *all);
+    uint32_t *owners = calloc(num_tensors, sizeof *owners);
+    size_t *loads = calloc(num_members, sizeof *loads);
+    reduction->owners = calloc(num, sizeof *reduction->owners);
+    bool is_made = all != NULL && owners != NULL && loads != NULL &&
+                   reduction->owners != NULL;
+    if (is_made) {
+        list_candidates(network, all);
+        qsort(all, num_tensors, sizeof *all, compare_candidates);
+    }
+    for (uint32_t t = 0; t < num_tensors && is_made && all[t].count > 0; t++) {
+        uint32_t least = find_idlest(loads, num_members);
+        owners[all[t].tensor] = least;
+        loads[least] += (size_t)all[t].count;
+    }
+    for (size_t i = 0; i < num && is_made; i++)
+        reduction->owners[i] =
+            owners[pen_network_parameter(network, i)->slices[0].tensor];
+    free(all);
+    free(owners);
+    free(loads);
+    return is_made ? PEN_OK : PEN_NOMEM;
+}
+
 /* The largest first, each to who has least so far. */
 static pen_status choose_owners(struct pen_reduction *reduction)
 {
+    if (reduction->options.is_cut)
+        return choose_by_tensors(reduction);
     uint32_t num_members = reduction->options.group->size;
     size_t num = pen_network_num_parameters(reduction->options.network);
     size_t *loads = calloc(num_members, sizeof *loads);

@@ -42,6 +42,8 @@ struct pen_reduction_options {
                                gradients keep; NULL: each has one sum */
     const struct pen_gradients *gradients;
     bool is_sharded; /* parameters have owners */
+    bool is_cut;     /* other ranks have pieces of the same tensors, and the
+                        same owners of these */
     bool is_fast;    /* sums in whatever order: bits are not promised */
     bool is_sparse;  /* gradients of token tables: see below; not fast */
     bool has_second; /* sums second gradients (engine.h) */

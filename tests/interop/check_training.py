@@ -50,10 +50,11 @@ def make_references(root, model, dtypes):
                            seed=1, steps=20)
 
 
-def train(build, where, about, dtype, work, pieces=1):
+def train(build, where, about, dtype, work, pieces=1, ranks=1):
     """Losses and gradient norms of the same steps by penstock train."""
     return judge.train(build, about, dtype, work, [
-        "--model", where, "--token-ids", os.path.join(where, "tokens.txt"), "--logical-tensor", pieces])
+        "--model", where, "--token-ids", os.path.join(where, "tokens.txt"), "--logical-tensor", pieces,
+        "--tp", ranks], ranks)
 
 
 def check_f32(build, root, model, work):
@@ -70,6 +71,18 @@ def check_f32(build, root, model, work):
             name = f"{model} f32 {optimizer} in {pieces}"
             check(f"{name}, losses of {len(losses)} steps", worst_loss(about["losses"], losses), LOSS_LIMIT)
             check(f"{name}, gradient norms", worst_loss(about["gradient_norms"], norms), GRADIENT_LIMIT)
+
+
+def check_ranks(build, root, model, work):
+    """Tensor-parallel ranks, where there are ranks."""
+    if not os.path.exists(os.path.join(build, "penstock-train")):
+        return
+    where, about, _, _ = reference(root, "adamw", "float32", model)
+    for ranks in (2, 4):
+        losses, norms = train(build, where, about, "f32", work, ranks, ranks)
+        name = f"{model} f32 adamw on {ranks} tensor-parallel ranks"
+        check(f"{name}, losses of {len(losses)} steps", worst_loss(about["losses"], losses), LOSS_LIMIT)
+        check(f"{name}, gradient norms", worst_loss(about["gradient_norms"], norms), GRADIENT_LIMIT)
 
 
 def first_steps(root, model):
@@ -109,6 +122,8 @@ def main():
     gen_reference.settle()
     for model in MODELS + MIXTURES:
         check_f32(build, root, model, work)
+        if model in MODELS:
+            check_ranks(build, root, model, work)
         # In bf16 a choice of experts may be another one, in PyTorch as here.
         if model in MODELS and (not in_bf16 or model in in_bf16):
             check_bf16(build, root, model, work)

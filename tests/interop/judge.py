@@ -87,8 +87,10 @@ class Distances:
             check(f"{name} {what} of {len(pairs)} models", ours, theirs)
 
 
-def train(build, about, dtype, work, options):
-    """Losses and gradient norms of the same steps by penstock train."""
+def train(build, about, dtype, work, options, ranks=1):
+    """Losses and gradient norms of the same steps by penstock train, on so many ranks."""
+    launcher = [] if ranks == 1 else os.environ.get(
+        "PEN_MPIRUN", "mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none").split() + ["-n", ranks]
     log = os.path.join(work, "run.jsonl")
     settings = about["settings"]
     if about["optimizer"] == "adamw":
@@ -101,7 +103,8 @@ def train(build, about, dtype, work, options):
                    "--muon-lr", muon["lr"], "--muon-momentum", muon["momentum"]]
     else:
         numbers = ["--optimizer", "sgd", "--sgd-momentum", settings["momentum"]]
-    command = [os.path.join(build, "penstock"), "train",
+    command = launcher + [
+               os.path.join(build, "penstock"), "train",
                "--micro-batch-size", about["batch"], "--train-iters", len(about["losses"]),
                "--lr", settings["lr"], "--lr-decay-style", "constant",
                "--weight-decay", settings["weight_decay"], "--weight-decay-groups", "all",

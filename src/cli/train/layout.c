@@ -38,6 +38,7 @@ static pen_status check_restrictions(const struct pen_plan *plan,
         return PEN_INVALID;
     }
     memcpy(facts.degrees, plan->degrees, sizeof facts.degrees);
+    facts.degrees[PEN_DEGREE_TP] = 1; /* checked as --tp is; see prepare.c */
     return pen_restrictions_check(&facts, PEN_REASON_AND_REMEDY, why);
 }
 
@@ -65,6 +66,7 @@ static pen_status check_workload(const struct pen_plan *plan,
 static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
 {
     args->pipeline_size = plan->degrees[PEN_DEGREE_PP];
+    args->tensor_size = plan->degrees[PEN_DEGREE_TP];
     args->chunks = plan->degrees[PEN_DEGREE_VPP];
     args->slices = 0;
     args->pipeline =

@@ -110,10 +110,10 @@ static pen_status check_group(const struct pen__training *training,
                 "piece, 2, 4 or a higher power of two. Use --logical-tensor "
                 "%" PRIu64,
                 pieces, ranks, ranks);
-    else if (args->sharding != PEN_SHARDING_NONE)
+    else if (args->sharding > PEN_SHARDING_ZERO1)
         pen_why(why,
-                "--sharding %s cannot shard the moments of tensor-parallel "
-                "ranks. Use --sharding none, or drop "
+                "--sharding %s cannot deal out gradients of tensor-parallel "
+                "ranks. Use --sharding zero1, or drop "
                 "--tensor-model-parallel-size",
                 pen_sharding_names[args->sharding]);
     else if (args->replica_shares != NULL)
@@ -337,7 +337,6 @@ static pen_status make_layout(struct pen__training *training,
     bool is_open = training->args.logical_replicas == 0;
     if (is_open)
         training->args.logical_replicas = kept;
-    take_pieces(training);
     uint32_t num_ranks = pen_transport_size(training->transport);
     training->args.rank = pen_transport_rank(training->transport);
     pen_status status = pen__train_moves_read(&training->moves, &training->args,
@@ -358,6 +357,8 @@ static pen_status make_layout(struct pen__training *training,
         status = choose_engine(training, why);
     if (status == PEN_OK)
         status = check_skipping(training, why);
+    if (status == PEN_OK)
+        take_pieces(training);
     if (status == PEN_OK)
         status = check_pieces(training, why);
     if (status == PEN_OK)
