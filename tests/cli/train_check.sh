@@ -76,8 +76,12 @@ refused "give --clip-grad 0" 'd["schedule"]["name"] = "pipemare"' --clip-grad 1
 refused "zero1 needs a synchronous schedule" 'd["sharding"] = "zero1"'
 refused "zero3: penstock train shards gradients and the optimizer's state, not weights" \
     'd["sharding"] = "zero3"'
-refused "tp 2: penstock train does not split tensors" \
+refused "cp 2: penstock train does not split tensors" \
+    'd["degrees"]["cp"] = 2; del d["predicted"]'
+refused "needs a synchronous schedule; pipedream-2bw is asynchronous" \
     'd["degrees"]["tp"] = 2; del d["predicted"]'
+refused "the plan has sequence parallelism" \
+    'd["degrees"]["tp"] = 2; d["sequence_parallel"] = True; del d["predicted"]'
 refused "--global-batch-size must be 2, not 8" \
     'd["schedule"]["name"] = "pipedream"'
 refused "spectrain corrects its delays with the optimizer's state" \

@@ -30,11 +30,15 @@ static pen_status check_restrictions(const struct pen_plan *plan,
             return PEN_INVALID;
         }
     }
-    if (plan->expert_tp != 0 || !pen_recipe_is_plain(&other)) {
+    const char *missing = plan->expert_tp != 0          ? "expert_tp"
+                          : plan->has_sequence_parallel ? "sequence parallelism"
+                          : !pen_recipe_is_plain(&other) ? "a recipe"
+                                                         : NULL;
+    if (missing != NULL) {
         pen_why(why,
                 "the plan has %s, which penstock train does not carry out; "
                 "export it (penstock export), or plan with --target penstock",
-                plan->expert_tp != 0 ? "expert_tp" : "a recipe");
+                missing);
         return PEN_INVALID;
     }
     memcpy(facts.degrees, plan->degrees, sizeof facts.degrees);
