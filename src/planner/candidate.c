@@ -3,6 +3,7 @@
 #include "planner/candidates.h"
 #include "planner/cut.h"
 #include "planner/rank_devices.h"
+#include "planner/target_rules.h"
 
 #include <string.h>
 
@@ -33,7 +34,7 @@ static bool has_sequence_parallel(const struct pen_setting *setting,
                                   const struct pen_candidate *candidate)
 {
     return candidate->degrees[PEN_DEGREE_TP] > 1 &&
-           setting->target != PEN_TARGET_DEEPSPEED;
+           pen_target_has_sequence_parallel(setting->target);
 }
 
 static struct pen_plan *create_plan(const struct pen_setting *setting,

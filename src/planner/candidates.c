@@ -275,7 +275,7 @@ static void measure(struct space *space, struct choice *choice)
     probe->micro_batch = candidate->micro_batch;
     probe->has_sequence_parallel =
         candidate->degrees[PEN_DEGREE_TP] > 1 &&
-        space->setting->target != PEN_TARGET_DEEPSPEED;
+        pen_target_has_sequence_parallel(space->setting->target);
     double joules[PEN_LAYER_CLASSES] = {0};
     for (uint32_t group = 0; group < space->setting->cluster->num_groups;
          group++) {
@@ -424,6 +424,9 @@ static bool choose_tensor(struct space *space)
 {
     struct pen__values sizes = {.count = 0};
     uint64_t node = pen_target_node_size(space->setting->cluster);
+    uint32_t wanted = space->filter->degrees[PEN_DEGREE_TP];
+    if (wanted == 0 && space->setting->target == PEN_TARGET_PENSTOCK)
+        wanted = 1; /* how long its sums take was not measured: on request */
     add_divisors(&sizes, node, node < 64 ? node : 64);
     for (size_t i = 0; i < sizes.count; i++) {
         struct choice choice = {
@@ -431,8 +434,8 @@ static bool choose_tensor(struct space *space)
                           .expert_tp = space->filter->expert_tp,
                           .recipe = space->filter->recipe}};
         choice.candidate.degrees[PEN_DEGREE_TP] = sizes.items[i];
-        if (is_open(space->filter->degrees[PEN_DEGREE_TP], sizes.items[i]) &&
-            is_possible(space, &choice) && !choose_context(space, &choice))
+        if (is_open(wanted, sizes.items[i]) && is_possible(space, &choice) &&
+            !choose_context(space, &choice))
             return false;
     }
     return true;

@@ -33,6 +33,13 @@ static pen_status check_profile(const struct pen_setting *setting,
                 "the profile lacks some bytes of a training; measure it again");
         return PEN_INVALID;
     }
+    if (plan->degrees[PEN_DEGREE_TP] > 1) {
+        pen_why(why,
+                "tp %u: the profile has whole layers only; predict without "
+                "--profile",
+                plan->degrees[PEN_DEGREE_TP]);
+        return PEN_INVALID;
+    }
     if (pen_plan_num_ranks(plan) > 1 && !profile->link.is_there) {
         pen_why(why,
                 "the profile has no link; measure it again under mpirun with "

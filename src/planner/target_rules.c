@@ -90,6 +90,11 @@ bool pen_target_has_chunks(const struct pen_generator *generator, uint32_t vpp)
     return vpp == 1;
 }
 
+bool pen_target_has_sequence_parallel(enum pen_target target)
+{
+    return target != PEN_TARGET_DEEPSPEED && target != PEN_TARGET_PENSTOCK;
+}
+
 uint64_t pen_target_node_size(const struct pen_cluster *cluster)
 {
     uint64_t all = pen_cluster_num_devices(cluster);
@@ -171,7 +176,8 @@ static pen_status check_sequence(const struct pen_setting *setting,
                                  const struct pen_candidate *candidate,
                                  struct pen_text *why)
 {
-    uint32_t tp = candidate->degrees[PEN_DEGREE_TP];
+    bool has_parts = pen_target_has_sequence_parallel(setting->target);
+    uint32_t tp = has_parts ? candidate->degrees[PEN_DEGREE_TP] : 1;
     uint32_t cp = candidate->degrees[PEN_DEGREE_CP];
     if (cp > 1 && setting->target == PEN_TARGET_DEEPSPEED) {
         pen_why(why, "cp %u: %s does not split sequences in this layout", cp,

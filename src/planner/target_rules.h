@@ -27,6 +27,9 @@ pen_status pen_target_check(const struct pen_setting *setting,
                             const struct pen_candidate *candidate,
                             struct pen_text *why);
 
+/* Whether ranks that share tensors share the rows of norms, too. */
+bool pen_target_has_sequence_parallel(enum pen_target target);
+
 /* Devices that the innermost links join: those that may share tensors. */
 uint64_t pen_target_node_size(const struct pen_cluster *cluster);
 

@@ -15,17 +15,33 @@ static bool has_whole_layers(const struct pen_training_facts *facts,
     static const struct {
         enum pen_degree degree;
         const char *name;
-    } missing[] = {
-        {PEN_DEGREE_TP, "tp"}, {PEN_DEGREE_CP, "cp"}, {PEN_DEGREE_EP, "ep"}};
+    } missing[] = {{PEN_DEGREE_CP, "cp"}, {PEN_DEGREE_EP, "ep"}};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (facts->degrees[missing[i].degree] > 1) {
             pen_why(why,
-                    "%s %u: penstock train does not split tensors, sequences "
-                    "or experts",
+                    "%s %u: penstock train does not split sequences or experts",
                     missing[i].name, facts->degrees[missing[i].degree]);
             return false;
         }
     return true;
+}
+
+/* Sums of pieces have the order of a tree (network/network.h). */
+static bool shares_layers_in_a_tree(const struct pen_training_facts *facts,
+                                    struct pen_text *why)
+{
+    uint32_t tp = facts->degrees[PEN_DEGREE_TP];
+    if (tp <= 1)
+        return true;
+    if ((tp & (tp - 1)) != 0)
+        pen_why(why, "tp %u is not a power of two", tp);
+    else if (facts->is_asynchronous)
+        pen_why(why, "tp %u needs a synchronous schedule", tp);
+    else if (facts->sharding > PEN_SHARDING_ZERO1 || facts->num_slices > 1)
+        pen_why(why, "tp %u goes with none and zero1, and without slices", tp);
+    else
+        return true;
+    return false;
 }
 
 static bool keeps_whole_weights(const struct pen_training_facts *facts,
@@ -394,7 +410,8 @@ static const struct {
                     struct pen_text *why);
     const char *remedy;
 } restrictions[] = {
-    {has_whole_layers, "plan with tp, cp and ep 1, or export the plan"},
+    {has_whole_layers, "plan with cp and ep 1, or export the plan"},
+    {shares_layers_in_a_tree, "use --tp 2, 4 or 8 with --schedule 1f1b"},
     {keeps_whole_weights, "use zero2, zero1 or none"},
     {has_a_known_number, "plan with another --dtype"},
     {has_a_trained_family, NULL},

@@ -281,8 +281,8 @@ static void what_was_not_measured_is_refused(void **state)
     plan->stages[0].recompute = PEN_RECOMPUTE_NONE;
     plan->degrees[PEN_DEGREE_TP] = 2;
     expect_refused(&setting, plan,
-                   "tp 2: penstock train does not split tensors, sequences or "
-                   "experts");
+                   "tp 2: the profile has whole layers only; predict without "
+                   "--profile");
     plan->degrees[PEN_DEGREE_TP] = 1;
     plan->sharding = PEN_SHARDING_ZERO3;
     expect_refused(&setting, plan,

@@ -57,9 +57,10 @@ static void tensors_are_cut_evenly_inside_a_node(void **state)
                    "tp 3 does not divide 8 devices of a node");
     setting.target = PEN_TARGET_PENSTOCK;
     candidate = make_candidate(2, 1, 8);
+    candidate.degrees[PEN_DEGREE_CP] = 2;
     expect_refusal(&setting, &candidate,
-                   "tp 2: penstock train does not split tensors, sequences or "
-                   "experts; --target megatron does");
+                   "cp 2: penstock train does not split sequences or experts; "
+                   "--target megatron does");
     release_setting(&setting);
 }
 

@@ -95,9 +95,15 @@ static void any_training_is_restricted(void **state)
     expect_kept(&facts);
     facts.degrees[PEN_DEGREE_CP] = 2;
     expect_broken(&facts,
-                  "cp 2: penstock train does not split tensors, sequences or "
+                  "cp 2: penstock train does not split sequences or "
                   "experts",
-                  "; plan with tp, cp and ep 1, or export the plan");
+                  "; plan with cp and ep 1, or export the plan");
+    facts = synchronous();
+    facts.degrees[PEN_DEGREE_TP] = 4;
+    expect_kept(&facts);
+    facts.degrees[PEN_DEGREE_TP] = 3;
+    expect_broken(&facts, "tp 3 is not a power of two",
+                  "; use --tp 2, 4 or 8 with --schedule 1f1b");
     facts = synchronous();
     facts.sharding = PEN_SHARDING_ZERO3;
     expect_broken(&facts,
