@@ -18,10 +18,12 @@
  * beside them. Latent attention (latent.h) has values that are narrower than
  * what the attention gives, which ends in zeros.
  */
+#include "network/context.h"
 #include "network/experts.h"
 #include "network/projection.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct piece {
     struct pen__projection projection;
@@ -53,6 +55,12 @@ struct block {
 
     /* What the experts have of stash, hold and scratch. */
     size_t experts_stash, experts_hold, experts_scratch;
+    /* Of a sequence in parts, with one piece. */
+    struct pen__context context;
+    size_t key_stride;       /* elements, as the projection has them */
+    size_t keys;             /* in the stash, of all parts */
+    size_t shares, received; /* in the scratch */
+
     /* In the stash. */
     size_t mean1, rstd1, middle, mean2, rstd2;
     /* In the stash, or in the scratch when computed again. */
@@ -78,6 +86,7 @@ static void free_block(struct pen__layer *layer)
     for (uint32_t i = 0; i < block->num_pieces; i++)
         pen__projection_release(&block->pieces[i].projection);
     pen__experts_free(block->experts);
+    pen__context_release(&block->context);
     free(block);
 }
 
@@ -153,7 +162,7 @@ static struct pen__experts_pass experts_pass(const struct block *block,
 static struct pen__room room_of_values(const struct piece *piece,
                                        const struct pen__pass *pass)
 {
-    struct pen__room room = {pass->microbatch->slice,
+    struct pen__room room = {pass->microbatch->slice, pen__chunks_of(pass),
                              pen__at(pass->stash, piece->projected), NULL};
     if (pass->context != NULL)
         room.shared = pen__at(pass->context, piece->shared);
@@ -163,7 +172,7 @@ static struct pen__room room_of_values(const struct piece *piece,
 static struct pen__room room_of_slopes(const struct piece *piece,
                                        const struct pen__pass *pass)
 {
-    struct pen__room room = {pass->microbatch->slice,
+    struct pen__room room = {pass->microbatch->slice, pen__chunks_of(pass),
                              pen__at(pass->hold, piece->projected_gradient),
                              NULL};
     if (pass->slopes != NULL)
@@ -171,14 +180,106 @@ static struct pen__room room_of_slopes(const struct piece *piece,
     return room;
 }
 
-/* Attention of the slice to all up to it. */
+/* Attention of a chunk to all up to it. The backward begins with the last chunk
+ * of the sequence that is here, and the others add to its gradients. */
 static struct pen_attention attention_of(const struct piece *piece,
-                                         uint32_t slice)
+                                         const struct pen__chunks *chunks,
+                                         uint32_t index)
 {
     struct pen_attention attention = piece->attention;
-    attention.first = slice * attention.sequence;
-    attention.adds = slice + 1 < piece->projection.num_slices;
+    attention.first = chunks->numbers[index] * attention.sequence;
+    attention.adds = index + 1 < chunks->count ||
+                     chunks->numbers[index] + 1 < piece->projection.num_slices;
     return attention;
+}
+
+/* ---- parts of a sequence ---- */
+
+static bool has_parts(const struct pen__pass *pass)
+{
+    return pass->sequence->total > 1;
+}
+
+/* Elements of a key in the context, with its value behind it. */
+static size_t pair_width(const struct piece *piece)
+{
+    return 2 * piece->projection.key_width;
+}
+
+static void *keys_of(const struct block *block, const struct pen__pass *pass)
+{
+    return pen__at(pass->stash, block->keys);
+}
+
+/* Between a chunk of rows, in which keys and values stand apart, and pairs. */
+struct pairs {
+    size_t count;
+    size_t width;  /* bytes of a key, or a value */
+    size_t stride; /* bytes from a key to the next where they stand apart */
+};
+
+static struct pairs pairs_of(const struct block *block,
+                             const struct piece *piece)
+{
+    size_t element = block->shape.element;
+    return (struct pairs){.count = piece->attention.batch *
+                                   piece->attention.sequence,
+                          .width = piece->projection.key_width * element,
+                          .stride = block->key_stride * element};
+}
+
+static void join_pairs(const struct pairs *pairs, const char *k, const char *v,
+                       char *to)
+{
+    for (size_t i = 0; i < pairs->count; i++, to += 2 * pairs->width) {
+        memcpy(to, k + i * pairs->stride, pairs->width);
+        memcpy(to + pairs->width, v + i * pairs->stride, pairs->width);
+    }
+}
+
+static void part_pairs(const struct pairs *pairs, const char *from, char *k,
+                       char *v)
+{
+    for (size_t i = 0; i < pairs->count; i++, from += 2 * pairs->width) {
+        memcpy(k + i * pairs->stride, from, pairs->width);
+        memcpy(v + i * pairs->stride, from + pairs->width, pairs->width);
+    }
+}
+
+/* Keys and values of all parts. */
+static void gather(struct block *block, const struct piece *piece,
+                   const struct pen__pass *pass)
+{
+    const struct pen__room values = room_of_values(piece, pass);
+    const struct pairs pairs = pairs_of(block, piece);
+    struct pen__heads heads =
+        pen__projection_values(&piece->projection, &values);
+    for (uint32_t n = 0; n < values.chunks.count; n++) {
+        size_t at = n * pairs.count * pairs.stride;
+        join_pairs(
+            &pairs, pen__at(heads.k, at), pen__at(heads.v, at),
+            pen__at(keys_of(block, pass),
+                    values.chunks.numbers[n] * block->context.chunk_bytes));
+    }
+    pen__context_gather(&block->context, keys_of(block, pass));
+}
+
+/* The sums of the gradients of the own keys and values. */
+static void scatter(struct block *block, const struct piece *piece,
+                    const struct pen__pass *pass)
+{
+    const struct pen__room slopes = room_of_slopes(piece, pass);
+    const struct pairs pairs = pairs_of(block, piece);
+    struct pen__heads gradients =
+        pen__projection_slopes(&piece->projection, &slopes);
+    struct pen__context_sums sums = pen__context_sum(
+        &block->context, pass->engine, pen__at(pass->scratch, block->shares),
+        pen__at(pass->scratch, block->received));
+    for (uint32_t n = 0; n < slopes.chunks.count; n++) {
+        size_t at = n * pairs.count * pairs.stride;
+        part_pairs(&pairs, sums.of[n], pen__at(gradients.k, at),
+                   pen__at(gradients.v, at));
+    }
 }
 
 /* ---- what pieces make together ---- */
@@ -250,22 +351,90 @@ static void compute_wide(const struct block *block, const struct piece *piece,
                                       wide_of(block, piece, pass));
 }
 
+/* What attention of a chunk reads and writes beside keys and values. */
+struct queries {
+    void *q, *dq, *out, *dout, *lse;
+};
+
+/* The arrays begin at the first chunk of the pass. */
+static struct queries queries_at(const struct block *block,
+                                 const struct pen_attention *attention,
+                                 struct queries first, uint32_t index)
+{
+    size_t rows = index * attention->batch * attention->sequence;
+    size_t q = rows * attention->q_stride * block->shape.element;
+    size_t out =
+        rows * attention->heads * attention->head_size * block->shape.element;
+    return (struct queries){
+        .q = pen__at(first.q, q),
+        .dq = pen__at(first.dq, q),
+        .out = pen__at(first.out, out),
+        .dout = pen__at(first.dout, out),
+        .lse = pen__at(first.lse, rows * attention->heads * block->shape.stat)};
+}
+
+/* Keys and values from the first position on. */
+static struct pen__heads context_of(const struct block *block,
+                                    const struct piece *piece,
+                                    const struct pen__pass *pass,
+                                    const struct pen__heads *own, void *all)
+{
+    struct pen__heads heads = *own;
+    if (!has_parts(pass))
+        return heads;
+    heads.first_k = all;
+    heads.first_v =
+        pen__at(all, piece->projection.key_width * block->shape.element);
+    return heads;
+}
+
 static void attend(const struct block *block, const struct piece *piece,
                    const struct pen__pass *pass)
 {
     const struct pen__room values = room_of_values(piece, pass);
+    struct pen__heads own = pen__projection_values(&piece->projection, &values);
     struct pen__heads heads =
-        pen__projection_values(&piece->projection, &values);
-    struct pen_attention attention =
-        attention_of(piece, pass->microbatch->slice);
-    pass->engine->ops->attention_forward(
-        pass->engine, &attention, heads.q, heads.first_k, heads.first_v,
-        attended_of(block, piece, pass), lse_of(block, piece, pass));
+        context_of(block, piece, pass, &own, keys_of(block, pass));
+    struct queries all = {heads.q, heads.q, attended_of(block, piece, pass),
+                          attended_of(block, piece, pass),
+                          lse_of(block, piece, pass)};
+    for (uint32_t n = 0; n < values.chunks.count; n++) {
+        struct pen_attention attention = attention_of(piece, &values.chunks, n);
+        struct queries it = queries_at(block, &attention, all, n);
+        pass->engine->ops->attention_forward(pass->engine, &attention, it.q,
+                                             heads.first_k, heads.first_v,
+                                             it.out, it.lse);
+    }
 }
 
-static void forward_attention(const struct block *block,
-                              const struct pen__pass *pass, const void *x,
-                              void *middle)
+/* From the gradient of what attention gave to those of q, k and v. */
+static void attend_back(struct block *block, const struct piece *piece,
+                        const struct pen__pass *pass, void *dattended)
+{
+    const struct pen__room values = room_of_values(piece, pass);
+    const struct pen__room slopes = room_of_slopes(piece, pass);
+    struct pen__heads own = pen__projection_values(&piece->projection, &values);
+    struct pen__heads own_to =
+        pen__projection_slopes(&piece->projection, &slopes);
+    struct pen__heads heads =
+        context_of(block, piece, pass, &own, keys_of(block, pass));
+    struct pen__heads to = context_of(block, piece, pass, &own_to,
+                                      pen__at(pass->scratch, block->shares));
+    struct queries all = {heads.q, to.q, attended_of(block, piece, pass),
+                          dattended, lse_of(block, piece, pass)};
+    for (uint32_t n = values.chunks.count; n-- > 0;) {
+        struct pen_attention attention = attention_of(piece, &values.chunks, n);
+        struct queries it = queries_at(block, &attention, all, n);
+        pass->engine->ops->attention_backward(
+            pass->engine, &attention, it.q, heads.first_k, heads.first_v,
+            it.out, it.lse, it.dout, it.dq, to.first_k, to.first_v);
+    }
+    if (has_parts(pass))
+        scatter(block, piece, pass);
+}
+
+static void forward_attention(struct block *block, const struct pen__pass *pass,
+                              const void *x, void *middle)
 {
     struct pen_engine *engine = pass->engine;
     uint32_t first = pass->tensor->first;
@@ -275,6 +444,8 @@ static void forward_attention(const struct block *block,
         pen__projection_forward(
             &piece->projection, engine, normed(block, pass, block->a), &values,
             pen__at(pass->scratch, block->projection_scratch));
+        if (has_parts(pass))
+            gather(block, piece, pass);
         attend(block, piece, pass);
         engine->ops->linear_forward(
             engine, &piece->out, values_of(block, piece, pass),
@@ -310,7 +481,7 @@ static void forward_mlp(const struct block *block, const struct pen__pass *pass,
 static void forward(struct pen__layer *layer, const struct pen__pass *pass,
                     const void *x, void *y)
 {
-    const struct block *block = block_of(layer);
+    struct block *block = block_of(layer);
     void *middle = pen__at(pass->stash, block->middle);
     compute_a(block, pass, x);
     forward_attention(block, pass, x, middle);
@@ -375,17 +546,13 @@ static void backward_mlp(const struct block *block,
 }
 
 /* From the gradient of middle to what a piece adds to that of a. */
-static void backward_heads(const struct block *block, const struct piece *piece,
+static void backward_heads(struct block *block, const struct piece *piece,
                            const struct pen__pass *pass, void *da)
 {
     struct pen_engine *engine = pass->engine;
     const struct pen__projection *projection = &piece->projection;
     const struct pen__room values = room_of_values(piece, pass);
     const struct pen__room slopes = room_of_slopes(piece, pass);
-    struct pen__heads heads = pen__projection_values(projection, &values);
-    struct pen__heads gradients = pen__projection_slopes(projection, &slopes);
-    struct pen_attention attention =
-        attention_of(piece, pass->microbatch->slice);
     void *dattended = pen__at(pass->scratch, block->attended_gradient);
     void *dvalues = projection->latent == NULL
                         ? dattended
@@ -397,12 +564,9 @@ static void backward_heads(const struct block *block, const struct piece *piece,
         pen__latent_widen(projection->latent, engine, dvalues, dattended);
     if (block->again.attention)
         attend(block, piece, pass);
-    engine->ops->attention_backward(
-        engine, &attention, heads.q, heads.first_k, heads.first_v,
-        attended_of(block, piece, pass), lse_of(block, piece, pass), dattended,
-        gradients.q, gradients.first_k, gradients.first_v);
+    attend_back(block, piece, pass, dattended);
     pen__projection_backward_input(
-        projection, engine, &values, &slopes,
+        &piece->projection, engine, &values, &slopes,
         pen__at(pass->scratch, block->projection_scratch), da);
 }
 
@@ -410,7 +574,7 @@ static void backward_input(struct pen__layer *layer,
                            const struct pen__pass *pass, const void *x,
                            const void *dy, void *dx)
 {
-    const struct block *block = block_of(layer);
+    struct block *block = block_of(layer);
     void *da = pen__at(pass->hold, block->a_gradient);
     backward_mlp(block, pass, dy);
     for (uint32_t i = 0; i < block->num_pieces; i++)
@@ -507,6 +671,27 @@ static const struct pen__layer_ops block_ops = {
 
 /* ---- making one ---- */
 
+/* Of every chunk that a pass may have. */
+static pen_status prepare_attention(const struct piece *piece,
+                                    const struct pen_network_options *options,
+                                    struct pen_text *why)
+{
+    uint32_t parts = options->context.total;
+    pen_status status = PEN_OK;
+    for (uint32_t i = 0; i < 2 * parts * options->num_slices; i++) {
+        struct pen_attention attention = piece->attention;
+        bool is_here = parts == 1
+                           ? i < options->num_slices
+                           : i == options->context.part ||
+                                 i == 2 * parts - 1 - options->context.part;
+        attention.first = i * attention.sequence;
+        if (is_here && status == PEN_OK)
+            status = options->engine->ops->attention_prepare(options->engine,
+                                                             &attention, why);
+    }
+    return status;
+}
+
 static pen_status add_heads(struct piece *piece, struct pen_network *network,
                             uint32_t layer, uint32_t number,
                             struct pen_text *why)
@@ -527,17 +712,14 @@ static pen_status add_heads(struct piece *piece, struct pen_network *network,
         return status;
     piece->attention =
         (struct pen_attention){.batch = options->batch,
-                               .sequence = pen__slice_tokens(options),
+                               .sequence = pen__chunk_tokens(options),
                                .head_size = model->head_dim,
                                .window = pen_model_window(model, layer - 1),
                                .scale = pen__attention_scale(model)};
     pen__projection_strides(&piece->projection, &piece->attention);
-    for (uint32_t i = 0; i < options->num_slices && status == PEN_OK; i++) {
-        struct pen_attention attention = attention_of(piece, i);
-        status = options->engine->ops->attention_prepare(options->engine,
-                                                         &attention, why);
-    }
-    return status;
+    if (options->context.total > 1)
+        piece->attention.kv_stride = pair_width(piece);
+    return prepare_attention(piece, options, why);
 }
 
 static pen_status add_features(const struct block *block, struct piece *piece,
@@ -658,6 +840,31 @@ static void lay_out_experts(struct block *block)
         pen__take(&base->scratch_bytes, experts->scratch_bytes);
 }
 
+static pen_status add_context(struct block *block,
+                              const struct pen_network_options *options)
+{
+    const struct piece *piece = &block->pieces[0];
+    struct pen_attention apart;
+    pen__projection_strides(&piece->projection, &apart);
+    block->key_stride = apart.kv_stride;
+    return pen__context_init(&block->context, &options->context,
+                             pen__chunk_rows(options) * pair_width(piece),
+                             block->shape.element);
+}
+
+static void lay_out_context(struct block *block)
+{
+    const struct pen__context *context = &block->context;
+    struct pen__layer *base = &block->base;
+    if (context->share->total == 1)
+        return;
+    block->keys = pen__take(&base->stash_bytes, pen__context_bytes(context));
+    block->shares =
+        pen__take(&base->scratch_bytes, pen__context_bytes(context));
+    block->received =
+        pen__take(&base->scratch_bytes, pen__context_received_bytes(context));
+}
+
 static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
 {
     struct pen__layer *base = &block->base;
@@ -686,6 +893,7 @@ static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
     lay_out_experts(block);
     base->slopes_bytes = base->context_bytes;
     lay_out_scratch(block, tensor);
+    lay_out_context(block);
 }
 
 pen_status pen__block_create(struct pen_network *network, uint32_t layer,
@@ -703,6 +911,11 @@ pen_status pen__block_create(struct pen_network *network, uint32_t layer,
     block->shape = pen__shape_of(&network->options);
     block->num_pieces = count;
     pen_status status = add_parameters(block, network, layer, why);
+    if (status != PEN_OK) {
+        free_block(&block->base);
+        return status;
+    }
+    status = add_context(block, &network->options);
     if (status != PEN_OK) {
         free_block(&block->base);
         return status;

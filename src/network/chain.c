@@ -345,6 +345,7 @@ static struct pen__pass pass_of(const struct pen_network *network,
                               .scratch = network->scratch,
                               .loss = network->loss,
                               .tensor = &network->options.tensor,
+                              .sequence = &network->options.context,
                               .is_forward_only =
                                   network->options.is_forward_only ||
                                   microbatch->is_evaluation,

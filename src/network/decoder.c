@@ -6,16 +6,28 @@
 
 #include <stdlib.h>
 
-size_t pen__slice_tokens(const struct pen_network_options *options)
+/* Of a part of a sequence that is cut for context parallelism. */
+static uint32_t chunks_of_part(const struct pen_network_options *options)
 {
-    return options->sequence / options->num_slices;
+    return options->context.total > 1 ? 2 : 1;
+}
+
+size_t pen__chunk_tokens(const struct pen_network_options *options)
+{
+    return options->sequence / options->num_slices / options->context.total /
+           chunks_of_part(options);
+}
+
+size_t pen__chunk_rows(const struct pen_network_options *options)
+{
+    return options->batch * pen__chunk_tokens(options);
 }
 
 struct pen__shape pen__shape_of(const struct pen_network_options *options)
 {
     enum pen_precision dtype = options->engine->dtype;
     return (struct pen__shape){
-        .rows = options->batch * pen__slice_tokens(options),
+        .rows = chunks_of_part(options) * pen__chunk_rows(options),
         .hidden = options->model->hidden,
         .element = pen_precision_bytes(dtype),
         .stat = pen_precision_bytes(pen_precision_master(dtype))};
@@ -351,12 +363,40 @@ static pen_status build(struct pen_network *network, struct pen_text *why)
     return status == PEN_OK ? pen__network_seal(network, why) : status;
 }
 
+static pen_status check_parts(const struct pen_network_options *options,
+                              struct pen_text *why)
+{
+    const struct pen_context_share *share = &options->context;
+    if (share->total <= 1)
+        return PEN_OK;
+    PEN_BUG_UNLESS(share->group != NULL && share->group->size == share->total &&
+                   share->group->self == share->part);
+    PEN_BUG_UNLESS(options->num_slices <= 1 && options->tensor.total <= 1);
+    if (options->sequence % (2 * share->total) != 0) {
+        pen_why(why,
+                "sequences of %zu tokens cannot be cut into the %u equal "
+                "chunks of %u context-parallel ranks",
+                options->sequence, 2 * share->total, share->total);
+        return PEN_INVALID;
+    }
+    if (!options->engine->ops->is_host || !options->engine->ops->has_chunks) {
+        pen_why(why,
+                "the engine %s cannot be used by context-parallel ranks: its "
+                "memory is not the host's",
+                options->engine->ops->name);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
 pen_status pen_network_create(const struct pen_network_options *options,
                               struct pen_network **out, struct pen_text *why)
 {
     pen_status status = check(options, why);
     if (status == PEN_OK)
         status = check_slices(options, why);
+    if (status == PEN_OK)
+        status = check_parts(options, why);
     if (status != PEN_OK)
         return status;
     struct pen_network *network = calloc(1, sizeof *network);
@@ -365,6 +405,8 @@ pen_status pen_network_create(const struct pen_network_options *options,
     network->options = *options;
     if (options->num_slices == 0)
         network->options.num_slices = 1;
+    if (options->context.total == 0)
+        network->options.context.total = 1;
     if (options->tensor.total == 0)
         network->options.tensor = (struct pen_tensor_share){1, 0, 1, NULL};
     status = build(network, why);

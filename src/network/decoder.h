@@ -7,7 +7,7 @@
 
 /* Sizes that every layer of a network agrees on. */
 struct pen__shape {
-    size_t rows; /* batch * tokens of a slice */
+    size_t rows; /* of a pass: all its chunks */
     size_t hidden;
     size_t element; /* bytes of an activation */
     size_t stat;    /* bytes of a statistic */
@@ -15,8 +15,9 @@ struct pen__shape {
 
 struct pen__shape pen__shape_of(const struct pen_network_options *options);
 
-/* Tokens of a sequence in one pass. */
-size_t pen__slice_tokens(const struct pen_network_options *options);
+/* Tokens of a sequence in one chunk of a pass (layer.h), and rows of it. */
+size_t pen__chunk_tokens(const struct pen_network_options *options);
+size_t pen__chunk_rows(const struct pen_network_options *options);
 
 /*
  * What a piece has of the weight of a dense layer (network.h,

@@ -61,30 +61,41 @@ static void free_embedding(struct pen__layer *layer)
     free(embedding);
 }
 
-/* The table of a piece, at the positions of the slice. */
+/* The table of a piece, at the positions of a chunk. */
 static struct pen_embedding table_at(const struct embedding *embedding,
-                                     uint32_t piece,
-                                     const struct pen__pass *pass)
+                                     uint32_t piece, uint32_t chunk)
 {
     struct pen_embedding table = embedding->tables[piece];
-    table.first_position = pass->microbatch->slice * table.sequence;
+    table.first_position = chunk * table.sequence;
     return table;
+}
+
+/* Bytes of an output up to a chunk of the pass. */
+static size_t chunk_at(const struct embedding *embedding,
+                       const struct pen__chunks *chunks, uint32_t index)
+{
+    return embedding->output_bytes / chunks->count * index;
 }
 
 static void forward(struct pen__layer *layer, const struct pen__pass *pass,
                     const void *x, void *y)
 {
     const struct embedding *embedding = embedding_of(layer);
+    const struct pen__chunks chunks = pen__chunks_of(pass);
     void *others = pen__at(pass->scratch, embedding->others);
     (void)x;
     if (y == NULL)
         return;
-    for (uint32_t i = 0; i < embedding->num_pieces; i++) {
-        struct pen_embedding table = table_at(embedding, i, pass);
-        pass->engine->ops->embedding_forward(
-            pass->engine, &table, pass->microbatch->ids,
-            pen__piece_result(i, embedding->output_bytes, y, others));
-    }
+    for (uint32_t n = 0; n < chunks.count; n++)
+        for (uint32_t i = 0; i < embedding->num_pieces; i++) {
+            struct pen_embedding table =
+                table_at(embedding, i, chunks.numbers[n]);
+            void *out =
+                pen__piece_result(i, embedding->output_bytes, y, others);
+            pass->engine->ops->embedding_forward(
+                pass->engine, &table, pass->microbatch->ids + n * table.rows,
+                pen__at(out, chunk_at(embedding, &chunks, n)));
+        }
     pen__sum_pieces(pass, embedding->elements, y, others);
 }
 
@@ -117,26 +128,36 @@ static void find_rows(struct embedding *embedding, const int32_t *ids)
     }
 }
 
+static void backward_chunk(struct embedding *embedding,
+                           const struct pen__pass *pass, uint32_t chunk,
+                           const int32_t *ids, const void *dy)
+{
+    const struct pen_engine_ops *ops = pass->engine->ops;
+    if (embedding->gathered != NULL) {
+        struct pen_embedding table = table_at(embedding, 0, chunk);
+        find_rows(embedding, ids);
+        table.tokens = embedding->gathered;
+        table.first = 0;
+        ops->embedding_backward(pass->engine, &table, embedding->rows, dy);
+        return;
+    }
+    for (uint32_t i = 0; i < embedding->num_pieces; i++) {
+        struct pen_embedding table = table_at(embedding, i, chunk);
+        ops->embedding_backward(pass->engine, &table, ids, dy);
+    }
+}
+
 static void backward_weight(struct pen__layer *layer,
                             const struct pen__pass *pass, const void *x,
                             const void *dy)
 {
     struct embedding *embedding = embedding_of(layer);
-    const int32_t *ids = pass->microbatch->ids;
+    const struct pen__chunks chunks = pen__chunks_of(pass);
     (void)x;
-    if (embedding->gathered != NULL) {
-        struct pen_embedding table = table_at(embedding, 0, pass);
-        find_rows(embedding, ids);
-        table.tokens = embedding->gathered;
-        table.first = 0;
-        pass->engine->ops->embedding_backward(pass->engine, &table,
-                                              embedding->rows, dy);
-        return;
-    }
-    for (uint32_t i = 0; i < embedding->num_pieces; i++) {
-        struct pen_embedding table = table_at(embedding, i, pass);
-        pass->engine->ops->embedding_backward(pass->engine, &table, ids, dy);
-    }
+    for (uint32_t n = 0; n < chunks.count; n++)
+        backward_chunk(embedding, pass, chunks.numbers[n],
+                       pass->microbatch->ids + n * embedding->tables[0].rows,
+                       (const char *)dy + chunk_at(embedding, &chunks, n));
 }
 
 /* For operations at once, for the host once a later mark is reached. */
@@ -305,8 +326,8 @@ static pen_status add_words(struct embedding *embedding,
     const struct pen__part part = {
         PEN_PART_TOKEN_EMBEDDING,
         pen__cut_words(options, options->tensor.first + index)};
-    table->sequence = pen__slice_tokens(options);
-    table->rows = options->batch * table->sequence;
+    table->sequence = pen__chunk_tokens(options);
+    table->rows = pen__chunk_rows(options);
     table->first = (int32_t)part.cut.first;
     if (index == 0)
         embedding->first_word = table->first;

@@ -19,10 +19,27 @@ struct pen__pass {
     void *context; /* of this layer, that slices share; NULL without slices */
     void *slopes;  /* likewise */
     double *loss;  /* in staging: set by the forward of the head */
-    const struct pen_tensor_share *tensor; /* of a decoder */
+    const struct pen_tensor_share *tensor;    /* of a decoder */
+    const struct pen_context_share *sequence; /* likewise */
     bool is_forward_only;
     bool measures; /* forward only, and running statistics change */
 };
+
+/* The chunks of a sequence that a pass has, by number: of its slice, or both of
+ * its part. Rows are [chunk][batch][token]. */
+struct pen__chunks {
+    uint32_t count;
+    uint32_t numbers[2];
+};
+
+static inline struct pen__chunks pen__chunks_of(const struct pen__pass *pass)
+{
+    const struct pen_context_share *share = pass->sequence;
+    if (share->total > 1)
+        return (struct pen__chunks){
+            2, {share->part, 2 * share->total - 1 - share->part}};
+    return (struct pen__chunks){1, {pass->microbatch->slice, 0}};
+}
 
 struct pen__layer;
 

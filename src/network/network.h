@@ -60,6 +60,20 @@ struct pen_router_losses {
     double z;
 };
 
+/*
+ * Context parallelism: sequences are cut into 2 * total chunks, of which part i
+ * has i and 2 * total - 1 - i, so that causal attention is even. Every member
+ * of the group is one part and has all weights; it runs the same passes as the
+ * others in the same order. Rows are [chunk][batch][token]. Gradients of
+ * weights are those of the part, and the loss is its share. `total` is a power
+ * of two; 0 is 1, without a group. The engine's memory is the host's.
+ */
+struct pen_context_share {
+    uint32_t total;
+    uint32_t part;
+    struct pen_group *group; /* borrowed */
+};
+
 struct pen_network_options {
     struct pen_engine *engine;     /* borrowed until the network is freed */
     const struct pen_model *model; /* borrowed likewise */
@@ -75,6 +89,7 @@ struct pen_network_options {
     unsigned modules; /* of selective: 1u << PEN_MODULE_...; 0: cheap ones */
     struct pen_recompute_span span; /* of full */
     struct pen_tensor_share tensor;
+    struct pen_context_share context;
     struct pen_router_losses router; /* of blocks with experts */
     bool is_forward_only;            /* no gradients: evaluation, generation */
 };

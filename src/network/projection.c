@@ -150,9 +150,9 @@ static void set_rotary(struct pen__projection *self,
         return;
     size_t table =
         network->options.sequence * (model->head_dim / 2) * self->shape.stat;
-    struct pen_rotary rotary = {.rows = self->shape.rows,
+    struct pen_rotary rotary = {.rows = pen__chunk_rows(&network->options),
                                 .sequence =
-                                    pen__slice_tokens(&network->options),
+                                    pen__chunk_tokens(&network->options),
                                 .head_size = model->head_dim,
                                 .cosines = network->tables,
                                 .sines = pen__at(network->tables, table)};
@@ -293,37 +293,42 @@ static struct raw raw_slopes(const struct pen__projection *self,
                            : (struct raw){heads->q, heads->k};
 }
 
-/* The angles of the positions of a slice. */
+/* The angles of the positions of a chunk. */
 static struct pen_rotary rotary_at(const struct pen__projection *self,
                                    const struct pen_rotary *rotary,
-                                   uint32_t slice)
+                                   uint32_t chunk)
 {
     struct pen_rotary at = *rotary;
-    size_t angles = slice * at.sequence * (at.head_size / 2);
+    size_t angles = chunk * at.sequence * (at.head_size / 2);
     at.cosines = (const char *)at.cosines + angles * self->shape.stat;
     at.sines = (const char *)at.sines + angles * self->shape.stat;
     return at;
 }
 
-static void turn(const struct pen__projection *self, struct pen_engine *engine,
-                 const struct pen__heads *heads, uint32_t slice)
+typedef void turning(struct pen_engine *engine, const struct pen_rotary *rotary,
+                     void *x);
+
+/* Every chunk of the rows that begin at x. */
+static void turn_rows(const struct pen__projection *self,
+                      struct pen_engine *engine, turning *turn,
+                      const struct pen_rotary *rotary,
+                      const struct pen__chunks *chunks, void *x)
 {
-    struct pen_rotary queries = rotary_at(self, &self->query_rotary, slice);
-    struct pen_rotary keys = rotary_at(self, &self->key_rotary, slice);
-    engine->ops->rotary_forward(engine, &queries, heads->q);
-    if (self->is_apart)
-        engine->ops->rotary_forward(engine, &keys, heads->k);
+    size_t bytes = rotary->rows * rotary->stride * self->shape.element;
+    for (uint32_t n = 0; n < chunks->count; n++) {
+        struct pen_rotary at = rotary_at(self, rotary, chunks->numbers[n]);
+        turn(engine, &at, pen__at(x, n * bytes));
+    }
 }
 
-static void turn_back(const struct pen__projection *self,
-                      struct pen_engine *engine, const struct pen__heads *heads,
-                      uint32_t slice)
+static void turn_heads(const struct pen__projection *self,
+                       struct pen_engine *engine, turning *turn,
+                       const struct pen__heads *heads,
+                       const struct pen__chunks *chunks)
 {
-    struct pen_rotary queries = rotary_at(self, &self->query_rotary, slice);
-    struct pen_rotary keys = rotary_at(self, &self->key_rotary, slice);
-    engine->ops->rotary_backward(engine, &queries, heads->q);
+    turn_rows(self, engine, turn, &self->query_rotary, chunks, heads->q);
     if (self->is_apart)
-        engine->ops->rotary_backward(engine, &keys, heads->k);
+        turn_rows(self, engine, turn, &self->key_rotary, chunks, heads->k);
 }
 
 static void forward_norms(const struct pen__projection *self,
@@ -357,7 +362,7 @@ void pen__projection_forward(const struct pen__projection *self,
         ops->linear_forward(engine, &self->all, a, NULL, heads.q);
     }
     if (self->has_rotary)
-        turn(self, engine, &heads, values->slice);
+        turn_heads(self, engine, ops->rotary_forward, &heads, &values->chunks);
 }
 
 static void backward_norms(const struct pen__projection *self,
@@ -388,7 +393,8 @@ void pen__projection_backward_input(const struct pen__projection *self,
     struct pen__heads heads = pen__projection_values(self, values);
     struct pen__heads gradients = pen__projection_slopes(self, slopes);
     if (self->has_rotary)
-        turn_back(self, engine, &gradients, values->slice);
+        turn_heads(self, engine, ops->rotary_backward, &gradients,
+                   &values->chunks);
     if (!self->is_apart) {
         ops->linear_backward_input(engine, &self->all, gradients.q, da);
         return;

@@ -56,6 +56,7 @@ struct pen__projection {
 /* Where a projection finds its arrays: one slice's, and those of all. */
 struct pen__room {
     uint32_t slice;
+    struct pen__chunks chunks;
     void *own;    /* in the stash, or the hold */
     void *shared; /* in the context, or the slopes; NULL without slices */
 };
