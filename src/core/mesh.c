@@ -84,13 +84,20 @@ struct pen_mesh_place pen_mesh_place_of(const struct pen_mesh *mesh,
     return place;
 }
 
+void pen_mesh_set_replica(const struct pen_mesh *mesh, uint32_t replica,
+                          struct pen_mesh_place *place)
+{
+    uint32_t count = mesh->sizes[PEN_AXIS_REPLICA];
+    place->at[PEN_AXIS_CONTEXT] = replica / count;
+    place->at[PEN_AXIS_REPLICA] = replica % count;
+}
+
 uint32_t pen_mesh_rank_at(const struct pen_mesh *mesh, uint32_t row,
                           uint32_t replica)
 {
-    return pen_mesh_rank(
-        mesh,
-        (struct pen_mesh_place){
-            .at = {[PEN_AXIS_PIPELINE] = row, [PEN_AXIS_REPLICA] = replica}});
+    struct pen_mesh_place place = {.at = {[PEN_AXIS_PIPELINE] = row}};
+    pen_mesh_set_replica(mesh, replica, &place);
+    return pen_mesh_rank(mesh, place);
 }
 
 uint32_t pen_mesh_row(const struct pen_mesh *mesh, uint32_t rank)
@@ -100,5 +107,7 @@ uint32_t pen_mesh_row(const struct pen_mesh *mesh, uint32_t rank)
 
 uint32_t pen_mesh_replica(const struct pen_mesh *mesh, uint32_t rank)
 {
-    return pen_mesh_place_of(mesh, rank).at[PEN_AXIS_REPLICA];
+    struct pen_mesh_place place = pen_mesh_place_of(mesh, rank);
+    return place.at[PEN_AXIS_CONTEXT] * mesh->sizes[PEN_AXIS_REPLICA] +
+           place.at[PEN_AXIS_REPLICA];
 }

@@ -85,7 +85,16 @@ uint32_t pen_mesh_rank(const struct pen_mesh *mesh, struct pen_mesh_place of);
 struct pen_mesh_place pen_mesh_place_of(const struct pen_mesh *mesh,
                                         uint32_t rank);
 
-/* The rank of a row of a replica, the first along all other axes. */
+/*
+ * Replicas have all weights each and sum their gradients: those along the
+ * replica axis, with the first part of every sequence, and behind them those
+ * with the next part, as far as the context axis goes. Replicas with all parts
+ * of the same samples are a context group.
+ */
+void pen_mesh_set_replica(const struct pen_mesh *mesh, uint32_t replica,
+                          struct pen_mesh_place *place);
+
+/* The rank of a row of a replica, the first along the tensor axis. */
 uint32_t pen_mesh_rank_at(const struct pen_mesh *mesh, uint32_t row,
                           uint32_t replica);
 uint32_t pen_mesh_row(const struct pen_mesh *mesh, uint32_t rank);
@@ -97,6 +106,12 @@ static inline uint32_t pen_mesh_num_rows(const struct pen_mesh *mesh)
 }
 
 static inline uint32_t pen_mesh_num_replicas(const struct pen_mesh *mesh)
+{
+    return mesh->sizes[PEN_AXIS_REPLICA] * mesh->sizes[PEN_AXIS_CONTEXT];
+}
+
+/* Context groups: replicas with samples of their own. */
+static inline uint32_t pen_mesh_num_groups(const struct pen_mesh *mesh)
 {
     return mesh->sizes[PEN_AXIS_REPLICA];
 }

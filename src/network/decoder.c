@@ -379,6 +379,11 @@ static pen_status check_parts(const struct pen_network_options *options,
                 options->sequence, 2 * share->total, share->total);
         return PEN_INVALID;
     }
+    if (options->model->num_experts > 0 || options->model->kv_lora_rank > 0) {
+        pen_why(why, "--context-parallel-size needs a model without experts "
+                     "and without latent attention; drop it");
+        return PEN_INVALID;
+    }
     if (!options->engine->ops->is_host || !options->engine->ops->has_chunks) {
         pen_why(why,
                 "the engine %s cannot be used by context-parallel ranks: its "

@@ -527,7 +527,8 @@ pen_status pen__contents_describe(
     manifest->sample = trainer->progress.samples;
     manifest->dtype = trainer->options.is_bf16 ? PEN_DTYPE_BF16 : PEN_DTYPE_F32;
     manifest->num_moments = contents->num_moments;
-    manifest->num_replicas = trainer->layout.num_logical;
+    manifest->num_replicas =
+        trainer->layout.num_logical / pen_layout_num_parts(&trainer->layout);
     manifest->num_pieces = trainer->options.logical_tensor > 1
                                ? trainer->options.logical_tensor
                                : 1;

@@ -274,27 +274,47 @@ static uint64_t first_sample(const struct pen_executor *executor,
         return pass->first_sample +
                (uint64_t)op->microbatch * options->micro_batch;
     const struct pen_layout *layout = &options->layout;
-    uint64_t before = (uint64_t)pen_layout_first_logical(
-                          layout, pen_layout_copy(layout, op->stage)) *
+    uint32_t first =
+        pen_layout_first_logical(layout, pen_layout_copy(layout, op->stage));
+    uint64_t before = (uint64_t)(first % pen_layout_num_sampled(layout)) *
                       (per_step / pen_layout_copy_share(layout));
     uint64_t in_step = (before + number % per_step) * options->micro_batch;
     return pass->first_sample + number / per_step * options->step_samples +
            in_step;
 }
 
-/* The tokens of a slice, out of whole sequences. */
-static void copy_slice(const struct pen_stage *stage, uint32_t slice,
-                       const struct pen_batch *whole,
-                       const struct pen_batch *to)
+/* The tokens of a chunk, out of whole sequences. */
+static void copy_chunk(const struct pen_stage *stage,
+                       const struct pen_batch *whole, size_t chunk,
+                       size_t tokens, const struct pen_batch *to)
 {
-    size_t tokens = stage->sample.num_ids;
+    size_t per_sequence =
+        stage->sample.num_ids * stage->num_slices * stage->num_parts;
     for (size_t i = 0; i < stage->micro_batch; i++) {
-        size_t from = (i * stage->num_slices + slice) * tokens;
+        size_t from = i * per_sequence + chunk * tokens;
         memcpy(to->ids + i * tokens, whole->ids + from,
                tokens * sizeof *to->ids);
         memcpy(to->targets + i * tokens, whole->targets + from,
                tokens * sizeof *to->targets);
     }
+}
+
+/* A slice is a chunk; a part has two (network.h). */
+static void copy_chunks(const struct pen_stage *stage, uint32_t slice,
+                        const struct pen_batch *whole,
+                        const struct pen_batch *to)
+{
+    size_t tokens = stage->sample.num_ids / 2;
+    struct pen_batch high = {.ids = to->ids + stage->micro_batch * tokens,
+                             .targets =
+                                 to->targets + stage->micro_batch * tokens};
+    if (stage->num_parts == 1) {
+        copy_chunk(stage, whole, slice, stage->sample.num_ids, to);
+        return;
+    }
+    copy_chunk(stage, whole, stage->sequence_part, tokens, to);
+    copy_chunk(stage, whole, 2 * stage->num_parts - 1 - stage->sequence_part,
+               tokens, &high);
 }
 
 /* Fills a micro-batch; rows behind the last sample have no targets. */
@@ -328,11 +348,11 @@ static pen_status read_input(struct pen_executor *executor,
 {
     struct pen_batch batch =
         pen_stage_batch(stage, pen_stage_stay(stage, op)->input);
-    if (stage->num_slices == 1)
+    if (stage->num_slices == 1 && stage->num_parts == 1)
         return read_whole(executor, stage, op, &batch, why);
     pen_status status = read_whole(executor, stage, op, &executor->whole, why);
     if (status == PEN_OK)
-        copy_slice(stage, op->slice, &executor->whole, &batch);
+        copy_chunks(stage, op->slice, &executor->whole, &batch);
     return status;
 }
 

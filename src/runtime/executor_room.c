@@ -256,7 +256,8 @@ static pen_status make_whole_room(struct pen_executor *executor)
     bool reads = false;
     for (uint32_t i = 0; i < executor->num_stages; i++)
         reads = reads || executor->stages[i].reads_data;
-    if (executor->options.layout.shape.num_slices == 1 || !reads)
+    if (!reads || (executor->options.layout.shape.num_slices == 1 &&
+                   pen_layout_num_parts(&executor->options.layout) == 1))
         return PEN_OK;
     executor->whole.ids = calloc(count, sizeof *executor->whole.ids);
     executor->whole.targets = calloc(count, sizeof *executor->whole.targets);

@@ -11,6 +11,11 @@
  * the same replica, each with its pieces of every layer; a rank's peers
  * elsewhere are those with the same place in their groups.
  *
+ * Ranks along the context axis run the same rows on the same samples, each with
+ * its part of every sequence. They are replicas in everything else: what they
+ * add to a gradient is summed like that of other samples, and a logical replica
+ * is one part of it.
+ *
  * Micro-batches go through copies of the model: those of the schedule, in every
  * replica. Copy replica * copies + copy computes an equal share of the logical
  * replicas, in order; or each replica of the pipeline has a share of its own,
@@ -62,14 +67,37 @@ static inline uint32_t pen_layout_rank_at(const struct pen_layout *layout,
 {
     struct pen_mesh_place place = layout->place;
     place.at[PEN_AXIS_PIPELINE] = row;
-    place.at[PEN_AXIS_REPLICA] = replica;
+    pen_mesh_set_replica(&layout->mesh, replica, &place);
     return pen_mesh_rank(&layout->mesh, place);
+}
+
+/* Parts of a sequence, and the one of this rank. */
+static inline uint32_t pen_layout_num_parts(const struct pen_layout *layout)
+{
+    return layout->mesh.sizes[PEN_AXIS_CONTEXT];
+}
+
+static inline uint32_t pen_layout_part(const struct pen_layout *layout)
+{
+    return layout->place.at[PEN_AXIS_CONTEXT];
+}
+
+/* The context group of this rank, whose parts have the same samples. */
+static inline uint32_t pen_layout_group(const struct pen_layout *layout)
+{
+    return layout->place.at[PEN_AXIS_REPLICA];
 }
 
 /* Copies of the model in all replicas. */
 static inline uint32_t pen_layout_copies(const struct pen_layout *layout)
 {
     return pen_mesh_num_replicas(&layout->mesh) * layout->shape.num_copies;
+}
+
+/* Logical replicas of samples: each of them is as many as there are parts. */
+static inline uint32_t pen_layout_num_sampled(const struct pen_layout *layout)
+{
+    return layout->num_logical / pen_layout_num_parts(layout);
 }
 
 /* Logical replicas of a copy of this replica of the pipeline. */

@@ -62,7 +62,9 @@ struct pen_stage {
     struct pen_shelf kept;
     struct pen_shelf contexts;
     struct pen_shelf slopes;
-    struct pen_sample_shape sample; /* of a slice */
+    struct pen_sample_shape sample; /* of a slice, or a part */
+    uint32_t num_parts;             /* of a sequence, for context parallelism */
+    uint32_t sequence_part;         /* the one that is here */
     size_t micro_batch;
     uint32_t num_stays;
     uint32_t num_slices;

@@ -22,6 +22,7 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
     if (trainer->options.maker == NULL)
         pen_engine_free(trainer->engine);
     pen_transport_group_free(trainer->tensor);
+    pen_transport_group_free(trainer->context);
     pen_schedule_free(trainer->evaluation);
     pen_schedule_free(trainer->own_schedule);
     free(trainer->losses);
@@ -30,7 +31,7 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
     trainer->exchange = NULL;
     trainer->evaluator = trainer->executor = trainer->longest = NULL;
     trainer->engine = NULL;
-    trainer->tensor = NULL;
+    trainer->tensor = trainer->context = NULL;
     trainer->evaluation = trainer->own_schedule = NULL;
     trainer->losses = trainer->totals = NULL;
 }
@@ -104,6 +105,16 @@ static pen_status make_engine(struct pen_trainer *trainer, struct pen_text *why)
 
 /* ---- stages ---- */
 
+/* To the tokens of a pass. */
+static void cut_sample(struct pen_stage *stage)
+{
+    uint32_t cuts = stage->num_slices * stage->num_parts;
+    if (cuts == 1)
+        return;
+    stage->sample.num_ids /= cuts;
+    stage->sample.num_targets /= cuts;
+}
+
 static pen_status make_stage(struct pen_trainer *trainer, uint32_t number,
                              struct pen_stage *stage, struct pen_text *why)
 {
@@ -119,9 +130,9 @@ static pen_status make_stage(struct pen_trainer *trainer, uint32_t number,
                                 .sample = options->sample,
                                 .num_slices = shape->num_slices,
                                 .micro_batch = options->micro_batch};
-    stage->sample.num_ids /= shape->num_slices;
-    if (shape->num_slices > 1)
-        stage->sample.num_targets /= shape->num_slices;
+    stage->num_parts = pen_layout_num_parts(&trainer->layout);
+    stage->sequence_part = pen_layout_part(&trainer->layout);
+    cut_sample(stage);
     if (options->maker == NULL)
         return pen__trainer_make_network(trainer, layers, stage, why);
     pen_status status = options->maker->make(options->maker->context, part,
@@ -309,17 +320,28 @@ pen__trainer_executor_options(struct pen_trainer *trainer)
 
 /* ---- making ---- */
 
-/* Its waits look after all other messages once there is an executor. */
-static pen_status make_tensor_group(struct pen_trainer *trainer)
+/* The ranks along an axis that exchange messages inside layers. Their waits
+ * look after all other messages once there is an executor. */
+static pen_status make_group(struct pen_trainer *trainer, enum pen_axis axis,
+                             enum pen_tag_kind kind, struct pen_group **out)
 {
     const struct pen_transport_group_options options = {
         .transport = trainer->options.transport,
-        .first = {PEN_TAG_TENSOR, 0},
+        .first = {kind, 0},
         .num_kinds = 1};
-    if (pen_layout_group_size(&trainer->layout) == 1)
+    if (trainer->layout.mesh.sizes[axis] == 1)
         return PEN_OK;
-    return pen_transport_group_axis(&options, &trainer->layout.mesh,
-                                    PEN_AXIS_TENSOR, &trainer->tensor);
+    return pen_transport_group_axis(&options, &trainer->layout.mesh, axis, out);
+}
+
+static pen_status make_groups(struct pen_trainer *trainer)
+{
+    pen_status status =
+        make_group(trainer, PEN_AXIS_TENSOR, PEN_TAG_TENSOR, &trainer->tensor);
+    if (status == PEN_OK)
+        status = make_group(trainer, PEN_AXIS_CONTEXT, PEN_TAG_CONTEXT,
+                            &trainer->context);
+    return status;
 }
 
 void pen__trainer_set_executor(struct pen_trainer *trainer,
@@ -327,6 +349,8 @@ void pen__trainer_set_executor(struct pen_trainer *trainer,
 {
     if (trainer->tensor != NULL)
         pen_transport_group_set_executor(trainer->tensor, executor);
+    if (trainer->context != NULL)
+        pen_transport_group_set_executor(trainer->context, executor);
 }
 
 static pen_status make_executor(struct pen_trainer *trainer,
@@ -338,7 +362,7 @@ static pen_status make_executor(struct pen_trainer *trainer,
     uint32_t num_stages;
     if (pen_layout_is_idle(&trainer->layout))
         return PEN_OK;
-    pen_status status = make_tensor_group(trainer);
+    pen_status status = make_groups(trainer);
     if (status == PEN_OK)
         status = make_stages(trainer, &stages, &num_stages, why);
     if (status == PEN_OK)

@@ -186,7 +186,8 @@ static pen_status run_all(struct pen_trainer *trainer,
         .scored = trainer->num_labels > 0 ? count_right : NULL,
         .context = score};
     for (uint64_t first = 0; first < count; first += options->micro_batch) {
-        if (number % pen_mesh_num_replicas(&layout->mesh) == layout->replica) {
+        if (number % pen_mesh_num_groups(&layout->mesh) ==
+            pen_layout_group(layout)) {
             loss = 0;
             pass.number = ++trainer->num_passes;
             pass.first_sample = first;
@@ -194,7 +195,8 @@ static pen_status run_all(struct pen_trainer *trainer,
             if (status != PEN_OK)
                 return status;
             if (pen_layout_is_first(layout))
-                totals[1 + number] = loss;
+                totals[1 + number * pen_layout_num_parts(layout) +
+                       pen_layout_part(layout)] = loss;
         }
         number++;
     }
@@ -208,7 +210,8 @@ static pen_status evaluate(struct pen_trainer *trainer,
 {
     size_t micro = trainer->options.micro_batch;
     size_t num_batches = (size_t)((count + micro - 1) / micro);
-    double *totals = calloc(num_batches + 1, sizeof *totals);
+    size_t num_losses = num_batches * pen_layout_num_parts(&trainer->layout);
+    double *totals = calloc(num_losses + 1, sizeof *totals);
     struct score score = {.trainer = trainer};
     pen_status status = totals == NULL ? PEN_NOMEM : PEN_OK;
     if (status == PEN_OK)
@@ -218,13 +221,13 @@ static pen_status evaluate(struct pen_trainer *trainer,
     if (status == PEN_OK)
         status = run_all(trainer, batches, count, &score, totals, why);
     if (status == PEN_OK) {
-        pen_transport_sum(trainer->options.transport, totals, num_batches + 1,
+        pen_transport_sum(trainer->options.transport, totals, num_losses + 1,
                           &trainer->request);
         status = pen__trainer_await_sum(trainer, trainer->evaluator);
     }
     if (status == PEN_OK) {
         double sum = 0;
-        for (size_t i = 0; i < num_batches; i++)
+        for (size_t i = 0; i < num_losses; i++)
             sum += totals[1 + i];
         *out = (struct pen_evaluation){sum, trainer->num_labels == 0
                                                 ? (double)NAN

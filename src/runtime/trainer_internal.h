@@ -60,8 +60,9 @@ struct pen_trainer {
     struct pen_layer_range own_part;
     struct pen_engine *engine;
     struct pen_layout layout;
-    uint32_t num_per_step;    /* micro-batches of a copy */
-    struct pen_group *tensor; /* group of this rank; NULL: it is alone */
+    uint32_t num_per_step;     /* micro-batches of a copy */
+    struct pen_group *tensor;  /* group of this rank; NULL: it is alone */
+    struct pen_group *context; /* likewise */
     struct pen_executor *executor;
     struct pen_executor *evaluator; /* forward alone; made when needed */
     struct pen_schedule *evaluation;

@@ -90,6 +90,7 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
     const struct pen_model *model = options->model->decoder;
     const struct pen_shape *shape = &trainer->layout.shape;
     const struct pen_rules *rules = &options->schedule->rules;
+    uint32_t parts = pen_layout_num_parts(&trainer->layout);
     struct pen_training_facts facts = {
         .schedule = options->schedule->name,
         .is_asynchronous = rules->period != 0,
@@ -105,10 +106,10 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
         .predicts = options->cures.predicts,
         .num_versions = rules->versions,
         .sharding = options->sharding,
-        .num_members = pen_layout_copies(&trainer->layout),
+        .num_members = pen_layout_copies(&trainer->layout) / parts,
         .shape = shape,
         .has_uneven_shares = options->replica_shares != NULL,
-        .num_logical = trainer->layout.num_logical,
+        .num_logical = pen_layout_num_sampled(&trainer->layout),
         .micro_batch = options->micro_batch,
         .global_batch = options->global_batch,
         .model = options->maker == NULL ? model : NULL,
@@ -153,8 +154,8 @@ static pen_status check_batch(const struct pen_trainer *trainer,
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_layout *layout = &trainer->layout;
     size_t wanted = options->global_batch / options->micro_batch /
-                    layout->num_logical * pen_layout_copy_share(layout) *
-                    layout->shape.num_copies;
+                    pen_layout_num_sampled(layout) *
+                    pen_layout_copy_share(layout) * layout->shape.num_copies;
     if (layout->shape.num_microbatches % wanted == 0)
         return PEN_OK;
     pen_why(why,
@@ -162,7 +163,7 @@ static pen_status check_batch(const struct pen_trainer *trainer,
             "%zu in %u replicas of the pipeline makes %zu of "
             "--micro-batch-size %zu here",
             layout->shape.num_microbatches, options->global_batch,
-            pen_mesh_num_replicas(&layout->mesh), wanted, options->micro_batch);
+            pen_mesh_num_groups(&layout->mesh), wanted, options->micro_batch);
     return PEN_INVALID;
 }
 
@@ -210,7 +211,7 @@ bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
                       options->logical_replicas == 0;
     return options->sharding >= PEN_SHARDING_ZERO2 && has_gradients &&
            !options->has_late_sums && options->logical_tensor <= 1 &&
-           num_copies > 1 && is_one_sum &&
+           options->context_size <= 1 && num_copies > 1 && is_one_sum &&
            options->global_batch == options->micro_batch * num_copies &&
            options->schedule->shape.num_slices <= 1 &&
            options->schedule->shape.placement != PEN_PLACEMENT_REPLICATED;
@@ -223,6 +224,13 @@ static uint32_t group_size(const struct pen_trainer *trainer)
     return size == 0 ? 1 : size;
 }
 
+/* Parts of a sequence. */
+static uint32_t num_parts(const struct pen_trainer *trainer)
+{
+    uint32_t parts = trainer->options.context_size;
+    return parts == 0 ? 1 : parts;
+}
+
 static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
                              uint32_t size, struct pen_text *why)
 {
@@ -230,7 +238,8 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
     struct pen_layout *layout = &trainer->layout;
     layout->shape = options->schedule->shape;
     layout->parts = options->parts;
-    uint32_t per_pipeline = layout->shape.num_ranks * group_size(trainer);
+    uint32_t per_pipeline =
+        layout->shape.num_ranks * group_size(trainer) * num_parts(trainer);
     if (size % per_pipeline != 0) {
         pen_why(why, "%u ranks are not a multiple of the %u of a pipeline",
                 size, per_pipeline);
@@ -241,6 +250,8 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
     layout->mesh = pen_mesh_split(
         pen_mesh_fill(options->order, layout->shape.num_ranks, size),
         PEN_AXIS_TENSOR, group_size(trainer));
+    layout->mesh =
+        pen_mesh_split(layout->mesh, PEN_AXIS_CONTEXT, num_parts(trainer));
     layout->mesh.epoch = epoch;
     if (!is_idle)
         layout->place = pen_mesh_place_of(&layout->mesh, rank);
@@ -248,12 +259,49 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
         is_idle ? PEN_NO_REPLICA : pen_mesh_replica(&layout->mesh, rank);
     layout->row = is_idle ? 0 : pen_mesh_row(&layout->mesh, rank);
     layout->num_logical = options->logical_replicas != 0
-                              ? options->logical_replicas
+                              ? options->logical_replicas * num_parts(trainer)
                               : pen_layout_copies(layout);
     layout->shares = options->replica_shares;
     layout->drops_gradients =
         pen_trainer_drops_gradients(options, pen_layout_copies(layout));
     return PEN_OK;
+}
+
+/* What sequences in parts can be trained with. */
+static pen_status check_context(const struct pen_trainer *trainer,
+                                struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    const struct pen_schedule *schedule = options->schedule;
+    uint32_t parts = num_parts(trainer), tokens = options->sample.num_ids;
+    const char *reason = NULL;
+    if (options->model->decoder == NULL)
+        reason = "is for text models only. Drop it";
+    else if ((parts & (parts - 1)) != 0)
+        reason = "is not a power of two. Use 2, 4 or 8";
+    else if (options->tensor_size > 1 || options->logical_tensor > 1)
+        reason = "cannot be combined with tensor parallelism. Drop it, or "
+                 "--tensor-model-parallel-size and --logical-tensor";
+    else if (schedule->shape.num_slices > 1)
+        reason = "cannot be combined with token slices. Drop it, or --slices";
+    else if (schedule->rules.period != 0)
+        reason = "needs a synchronous schedule. Use --schedule 1f1b, or drop "
+                 "it";
+    else if (options->replica_shares != NULL)
+        reason = "cannot be combined with uneven shares. Drop it, or "
+                 "--replica-shares";
+    else if (options->world != NULL)
+        reason = "needs replicas that sum gradients at every step. Drop it, or "
+                 "--sync";
+    else if (options->sleeps != NULL || options->maker != NULL)
+        reason = "needs an engine that computes. Drop it, or use --engine "
+                 "onednn";
+    else if (tokens % (2 * parts) != 0)
+        reason = "needs a --seq-length that twice this number divides";
+    if (reason == NULL)
+        return PEN_OK;
+    pen_why(why, "--context-parallel-size %u %s", parts, reason);
+    return PEN_INVALID;
 }
 
 pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
@@ -265,7 +313,7 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
         status = make_plain_schedule(
             trainer,
             (uint32_t)(options->global_batch / options->micro_batch /
-                       (num_ranks / group_size(trainer))),
+                       (num_ranks / group_size(trainer) / num_parts(trainer))),
             why);
     if (status == PEN_OK && options->parts == NULL)
         status = make_whole_part(trainer, why);
@@ -273,6 +321,8 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
         status = place_rank(trainer, rank, num_ranks, why);
     if (status == PEN_OK)
         status = check_parts(trainer, why);
+    if (status == PEN_OK && num_parts(trainer) > 1)
+        status = check_context(trainer, why);
     if (status == PEN_OK)
         status = check_restrictions(trainer, why);
     if (status == PEN_OK)
@@ -283,7 +333,7 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
         return status;
     trainer->num_per_step =
         (uint32_t)(options->global_batch / options->micro_batch /
-                   trainer->layout.num_logical) *
+                   pen_layout_num_sampled(&trainer->layout)) *
         pen_layout_copy_share(&trainer->layout);
     trainer->is_asynchronous = options->schedule->rules.period != 0;
     trainer->is_joint =

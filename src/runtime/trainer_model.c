@@ -45,6 +45,9 @@ static pen_status make_decoder(struct pen_trainer *trainer,
         .tensor = share_of(trainer),
         .has_no_room = trainer->layout.drops_gradients,
         .router = options->router,
+        .context = {.total = pen_layout_num_parts(&trainer->layout),
+                    .part = pen_layout_part(&trainer->layout),
+                    .group = trainer->context},
         .is_forward_only = options->is_forward_only};
     return pen_network_create(&range, out, why);
 }

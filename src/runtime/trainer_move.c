@@ -89,6 +89,11 @@ static pen_status check_one(const struct pen_trainer_options *options,
                      "differ. Use --sync allreduce, or leave out --move");
         return PEN_INVALID;
     }
+    if (options->context_size > 1) {
+        pen_why(why, "the layout cannot change while --context-parallel-size "
+                     "cuts the sequences. Drop it, or --move");
+        return PEN_INVALID;
+    }
     if (options->sleeps != NULL) {
         pen_why(why, "an --engine that only sleeps has no weights to move; use "
                      "onednn or reference, or leave out --move");

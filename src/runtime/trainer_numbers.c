@@ -277,7 +277,7 @@ static pen_status look_at_forwards(struct search *search,
     if (trainer->evaluator == NULL) /* it waits for a move */
         return status;
     for (uint64_t i = 0; i * micro < count && status == PEN_OK; i++) {
-        if (i % pen_mesh_num_replicas(&layout->mesh) != layout->replica)
+        if (i % pen_mesh_num_groups(&layout->mesh) != pen_layout_group(layout))
             continue;
         search->batch = i;
         pass.number = ++trainer->num_passes;

@@ -200,32 +200,39 @@ void pen__trainer_probe_parameters(struct pen_trainer *trainer,
 
 /* ---- outputs ---- */
 
-/* A row of the whole tensor is what one sample has; a token slice has some of
- * its columns. */
+/* A row of the whole tensor is what one sample has; a chunk of the
+ * sequence has some of its columns. */
 static void observe(void *context, const struct pen_observed *it)
 {
     struct pen_trainer *trainer = context;
     struct pen__probing *probing = trainer->probing;
     struct pen_engine *engine = trainer->engine;
     size_t micro = trainer->options.micro_batch;
-    size_t slices = trainer->layout.shape.num_slices;
-    size_t numbers = output_numbers(trainer) / slices;
-    size_t width = numbers / micro;
+    uint32_t parts = pen_layout_num_parts(&trainer->layout);
+    uint32_t part = pen_layout_part(&trainer->layout);
+    const uint32_t chunks[] = {parts > 1 ? part : it->slice,
+                               2 * parts - 1 - part};
+    size_t cuts = (size_t)trainer->layout.shape.num_slices * parts;
+    size_t numbers = output_numbers(trainer) / cuts;
+    size_t count = parts > 1 ? 2 : 1;
+    size_t width = numbers / micro / count;
     enum pen_probe_pass pass =
         it->is_backward ? PEN_PROBE_BACKWARD : PEN_PROBE_FORWARD;
     struct pen_tensor_piece whole = {0, trainer->options.global_batch, 0,
-                                     slices * width};
-    struct pen_tensor_piece piece = {it->first_sample, micro, it->slice * width,
-                                     width};
+                                     cuts * count * width};
     if (!pen_layout_is_first(&trainer->layout))
         return;
     engine->ops->copy(engine, it->numbers, probing->staging,
-                      probing->staging_bytes / slices);
+                      probing->staging_bytes / cuts);
     pen_engine_await(engine);
     pen_dtype_to_float(pen_network_dtype(pen_trainer_network(trainer, 0)),
                        probing->staging, numbers, probing->plain);
-    pen_tally_add(&probing->tallies[layer_slot(probing, pass, it->layer)],
-                  &whole, &piece, probing->plain);
+    for (size_t i = 0; i < count; i++) {
+        struct pen_tensor_piece piece = {it->first_sample, micro,
+                                         chunks[i] * width, width};
+        pen_tally_add(&probing->tallies[layer_slot(probing, pass, it->layer)],
+                      &whole, &piece, probing->plain + i * micro * width);
+    }
 }
 
 void pen__trainer_begin_probing(struct pen_trainer *trainer,

@@ -569,6 +569,7 @@ static const char *const tag_names[PEN_TAG_KINDS] = {
     [PEN_TAG_COPY] = "copy of a committed step, number",
     [PEN_TAG_PROBE] = "figures of a probe, number",
     [PEN_TAG_TENSOR] = "piece of a tensor, number",
+    [PEN_TAG_CONTEXT] = "keys and values, number",
 };
 
 static _Noreturn void leave_damaged(struct pen_transport *transport,

@@ -85,6 +85,8 @@ enum pen_tag_kind {
     PEN_TAG_PROBE,    /* tallies of a step, to the first rank */
     PEN_TAG_TENSOR,   /* in a tensor group; 0: sums of layers, 1: what the
                          first of it writes */
+    PEN_TAG_CONTEXT,  /* keys and values, and their gradients, between ranks
+                         with parts of the same sequences */
     PEN_TAG_KINDS
 };
 

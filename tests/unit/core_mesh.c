@@ -54,8 +54,15 @@ static void every_rank_has_the_place_that_counting_gives(void **state)
             assert_int_equal(pen_mesh_rank(&mesh, place), rank);
             assert_int_equal(pen_mesh_row(&mesh, rank),
                              place.at[PEN_AXIS_PIPELINE]);
-            assert_int_equal(pen_mesh_replica(&mesh, rank),
-                             place.at[PEN_AXIS_REPLICA]);
+            uint32_t replica = pen_mesh_replica(&mesh, rank);
+            struct pen_mesh_place again = place;
+            assert_int_equal(replica, place.at[PEN_AXIS_CONTEXT] *
+                                              pen_mesh_num_groups(&mesh) +
+                                          place.at[PEN_AXIS_REPLICA]);
+            assert_true(replica < pen_mesh_num_replicas(&mesh));
+            again.at[PEN_AXIS_CONTEXT] = again.at[PEN_AXIS_REPLICA] = 99;
+            pen_mesh_set_replica(&mesh, replica, &again);
+            assert_memory_equal(&again, &place, sizeof place);
             step(&mesh, axes, &place);
         }
     }

@@ -44,6 +44,7 @@ static const char *const free_options[] = {
     "tp",
     "stage-replicas",
     "slices",
+    "context-parallel-size",
     "stage-layers",
     "replica-shares",
     "schedule",

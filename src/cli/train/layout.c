@@ -145,7 +145,7 @@ static uint32_t num_microbatches(const struct pen__train_layout *layout,
 {
     uint64_t count = args->replica_batch / args->micro_batch_size;
     if (layout->num_shares == 0)
-        return (uint32_t)(count / pen_mesh_num_replicas(&layout->mesh));
+        return (uint32_t)(count / pen_mesh_num_groups(&layout->mesh));
     uint32_t replica = args->rank < layout->num_ranks
                            ? pen_mesh_replica(&layout->mesh, args->rank)
                            : 0;
@@ -514,7 +514,8 @@ static void predict(struct pen__train_layout *layout,
     struct pen_timing *timing = NULL;
     struct pen_time_options options = {0};
     /* Costs know nothing of sums inside layers. */
-    bool is_whole = layout->mesh.sizes[PEN_AXIS_TENSOR] == 1;
+    bool is_whole = layout->mesh.sizes[PEN_AXIS_TENSOR] == 1 &&
+                    layout->mesh.sizes[PEN_AXIS_CONTEXT] == 1;
     pen_status status =
         sleep_ns > 0
             ? sleeping_costs(shape, sleep_ns, &layout->costs)
@@ -553,8 +554,8 @@ static void predict(struct pen__train_layout *layout,
 static pen_status check_ranks(const struct pen__train_args *args,
                               uint32_t num_ranks, struct pen_text *why)
 {
-    uint64_t tensor = args->tensor_size;
-    if (num_ranks % (args->pipeline_size * tensor) == 0)
+    uint64_t tensor = args->tensor_size, context = args->context_size;
+    if (num_ranks % (args->pipeline_size * tensor * context) == 0)
         return PEN_OK;
     pen_why(why,
             "%u ranks are not a multiple of --pipeline-model-parallel-size "
@@ -562,6 +563,8 @@ static pen_status check_ranks(const struct pen__train_args *args,
             num_ranks, args->pipeline_size);
     if (tensor > 1)
         pen_why(why, " times --tensor-model-parallel-size %" PRIu64, tensor);
+    if (context > 1)
+        pen_why(why, " times --context-parallel-size %" PRIu64, context);
     return PEN_INVALID;
 }
 
@@ -645,7 +648,9 @@ static pen_status make(struct pen__train_layout *layout,
         pen_mesh_fill((enum pen_mesh_order)args->mapping,
                       (uint32_t)args->pipeline_size, layout->num_ranks),
         PEN_AXIS_TENSOR, (uint32_t)args->tensor_size);
-    uint32_t num_replicas = pen_mesh_num_replicas(&layout->mesh);
+    layout->mesh = pen_mesh_split(layout->mesh, PEN_AXIS_CONTEXT,
+                                  (uint32_t)args->context_size);
+    uint32_t num_replicas = pen_mesh_num_groups(&layout->mesh);
     if (status == PEN_OK)
         status = take_shares(layout, args, why);
     if (status == PEN_OK)
@@ -669,7 +674,8 @@ static pen_status make(struct pen__train_layout *layout,
         status = check_cures(layout, args, why);
     }
     if (status == PEN_OK) {
-        shared.num_members = num_replicas * layout->schedule->shape.num_copies;
+        shared.num_members = pen_mesh_num_replicas(&layout->mesh) *
+                             layout->schedule->shape.num_copies;
         shared.is_sharded = args->sharding != PEN_SHARDING_NONE;
         status = split_layers(layout, args, &shared, why);
     }
@@ -819,6 +825,7 @@ struct pen_trainer_options pen__train_layout_options(
         .logical_tensor = (uint32_t)args->logical_tensor,
         .sharding = (enum pen_sharding)args->sharding,
         .tensor_size = (uint32_t)args->tensor_size,
+        .context_size = (uint32_t)args->context_size,
         .router = args->router,
         .has_fast_sums = args->has_fast_sums,
         .has_sparse_sums = args->has_sparse_sums,
@@ -831,7 +838,7 @@ struct pen_trainer_options pen__train_layout_options(
 
 uint64_t pen__train_layout_members(const struct pen__train_layout *layout)
 {
-    return (uint64_t)pen_mesh_num_replicas(&layout->mesh) *
+    return (uint64_t)pen_mesh_num_groups(&layout->mesh) *
            layout->schedule->shape.num_copies;
 }
 

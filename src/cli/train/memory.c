@@ -113,6 +113,45 @@ static void share_layer(const struct pen__train_memory_question *question,
     kept->again_bytes = share_bytes(kept->again_bytes, 2 * stream, ranks);
 }
 
+/* Of a sequence, for a pass: slices or parts. */
+static uint64_t num_cuts(const struct pen__train_memory_question *question)
+{
+    const struct pen_schedule *schedule = question->layout->schedule;
+    return question->args->context_size *
+           (schedule == NULL ? 1 : schedule->shape.num_slices);
+}
+
+/*
+ * What passes over a sequence share: queries, keys and values of all slices, in
+ * place of those in their stashes and holds, or the keys and values of all
+ * parts.
+ */
+static double shared_bytes(const struct pen__train_memory_question *question,
+                           const struct pen_layer_range *layers,
+                           const struct pen_stage_needs *needs)
+{
+    const struct pen__train_args *args = question->args;
+    const struct pen_model *model = question->model->decoder;
+    bool is_full = layers->recompute == PEN_RECOMPUTE_FULL;
+    double cuts = (double)num_cuts(question), bytes = 0;
+    if (cuts == 1)
+        return 0;
+    double numbers = (double)args->micro_batch_size * question->sample.num_ids *
+                     (args->is_bf16 ? 2.0 : 4.0);
+    double pairs = 2.0 * numbers * model->num_kv_heads * model->head_dim;
+    double all = pairs + numbers * model->num_heads * model->head_dim;
+    for (uint32_t i = 0; i < layers->count; i++)
+        if (pen_model_layer_kind(model, layers->first + i) != PEN_LAYER_BLOCK)
+            continue;
+        else if (args->context_size > 1)
+            bytes += pairs * (is_full ? 0 : needs->stashes);
+        else
+            bytes +=
+                all * (needs->contexts + needs->slopes) -
+                all / cuts * (needs->holds + (is_full ? 0 : needs->stashes));
+    return args->context_size > 1 ? bytes + 3 * pairs : bytes;
+}
+
 /*
  * Activations of one stage: what its row has in flight at once, and what all
  * micro-batches share: the hold of one layer, its gradients and, where it is
@@ -125,10 +164,12 @@ activation_bytes(const struct pen__train_memory_question *question,
 {
     const struct pen__train_args *args = question->args;
     struct pen_workload workload = {.batch = args->micro_batch_size,
-                                    .sequence = question->sample.num_ids,
+                                    .sequence = question->sample.num_ids /
+                                                num_cuts(question),
                                     .element_bytes = args->is_bf16 ? 2 : 4,
                                     .stat_bytes = 4};
-    double bytes = 0, hold = 0, output = 0, again = 0, chunk = 0, copies = 0;
+    double bytes = shared_bytes(question, layers, needs);
+    double hold = 0, output = 0, again = 0, chunk = 0, copies = 0;
     uint32_t block = 0;
     for (uint32_t i = 0; i < layers->count; i++) {
         struct pen_layer_cost kept, plain;

@@ -130,6 +130,9 @@ static const struct pen__field fields[] = {
           "replicas; 1 when not given"),
     COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
           "the same as --pp"),
+    COUNT("context-parallel-size", context_size, 1, 1024,
+          "ranks that share every sequence, each with two of its chunks, and "
+          "gather keys and values; 1 when not given"),
     COUNT("tp", tensor_size, 1, 1024,
           "ranks that share each layer, by heads, MLP and vocabulary; results "
           "depend on --logical-tensor alone; 1 when not given"),
@@ -844,6 +847,7 @@ int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
                                      .engine_name = "onednn",
                                      .pipeline_size = 1,
                                      .tensor_size = 1,
+                                     .context_size = 1,
                                      .sync = "allreduce",
                                      .hang_timeout = (double)NAN,
                                      .exit_minutes = (double)NAN,

@@ -616,10 +616,11 @@ static pen_status connect_holder(struct pen__training *training,
 
 static const char *without_commits(const struct pen__training *training)
 {
-    return training->replicas.has_method    ? "--sync"
-           : training->moves.count > 0      ? "--move"
-           : training->args.tensor_size > 1 ? "--tensor-model-parallel-size"
-                                            : NULL;
+    return training->replicas.has_method     ? "--sync"
+           : training->moves.count > 0       ? "--move"
+           : training->args.tensor_size > 1  ? "--tensor-model-parallel-size"
+           : training->args.context_size > 1 ? "--context-parallel-size"
+                                             : NULL;
 }
 
 static pen_status make_commits(struct pen__training *training,

@@ -29,6 +29,7 @@ bool pen__recall_is_layout(const char *name)
                                          "num-virtual-stages-per-pipeline-rank",
                                          "vpp",
                                          "tensor-model-parallel-size",
+                                         "context-parallel-size",
                                          "tp",
                                          "stage-replicas",
                                          "stage-layers",

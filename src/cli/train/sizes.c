@@ -112,9 +112,11 @@ pen_status pen__train_take_sizes(struct pen__train_args *args,
     if (status != PEN_OK)
         return status;
     status = take_ranks(args, schedule->shape.num_ranks, num_ranks, why);
-    struct pen_mesh mesh = pen_mesh_fill(
-        PEN_MESH_PIPELINE_FIRST,
-        schedule->shape.num_ranks * (uint32_t)args->tensor_size, *num_ranks);
+    struct pen_mesh mesh =
+        pen_mesh_fill(PEN_MESH_PIPELINE_FIRST,
+                      schedule->shape.num_ranks *
+                          (uint32_t)(args->tensor_size * args->context_size),
+                      *num_ranks);
     if (status == PEN_OK)
         status = take_batch(args, microbatches_of(schedule),
                             pen_mesh_num_replicas(&mesh), why);

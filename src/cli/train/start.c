@@ -393,6 +393,10 @@ pen_status pen__train_tell_sent(struct pen_transport *transport)
             pen_log(PEN_LOG_INFO,
                     "sent %.0f bytes between tensor-parallel ranks",
                     sent[PEN_TAG_TENSOR]);
+        if (sent[PEN_TAG_CONTEXT] > 0)
+            pen_log(PEN_LOG_INFO,
+                    "sent %.0f bytes between context-parallel ranks",
+                    sent[PEN_TAG_CONTEXT]);
     }
     return status;
 }

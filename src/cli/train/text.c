@@ -72,7 +72,8 @@ static uint64_t count_replicas(const struct pen__train_args *args)
 {
     struct pen_mesh mesh =
         pen_mesh_fill(PEN_MESH_PIPELINE_FIRST,
-                      (uint32_t)(args->pipeline_size * args->tensor_size),
+                      (uint32_t)(args->pipeline_size * args->tensor_size *
+                                 args->context_size),
                       (uint32_t)args->num_ranks);
     uint32_t replicas = pen_mesh_num_replicas(&mesh);
     return replicas == 0 ? 1 : replicas;
