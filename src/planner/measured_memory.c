@@ -129,6 +129,37 @@ static void add_parameters(struct holder *holder,
 
 /* ---- activations ---- */
 
+/* Slices of a micro-batch. */
+static uint32_t num_slices(const struct holder *holder)
+{
+    return holder->measured->schedule->shape.num_slices;
+}
+
+/* What slices share of a block: queries, keys and values of all of them. */
+static uint64_t shared_bytes(const struct holder *holder, uint32_t layer)
+{
+    const struct pen_plan *plan = holder->plan;
+    const struct pen_model *model = holder->model;
+    if (num_slices(holder) == 1 ||
+        pen_model_layer_kind(model, layer) != PEN_LAYER_BLOCK)
+        return 0;
+    return (uint64_t)plan->micro_batch * plan->sequence * model->head_dim *
+           (model->num_heads + 2 * (uint64_t)model->num_kv_heads) *
+           (holder->measured->compute.is_bf16 ? 2 : 4);
+}
+
+/* Of all that is in flight at once; a profile measures whole micro-batches. */
+static uint64_t layer_bytes(const struct holder *holder, uint32_t layer,
+                            const struct pen_stage_needs *needs, bool is_full,
+                            const struct pen_compute_bytes *bytes)
+{
+    uint64_t shared = shared_bytes(holder, layer);
+    uint64_t stash = bytes->stash - (is_full ? 0 : shared);
+    uint64_t hold = bytes->hold - shared;
+    return (needs->stashes * stash + needs->holds * hold) / num_slices(holder) +
+           (needs->contexts + needs->slopes) * shared;
+}
+
 static void add_activations(struct holder *holder, uint32_t stage,
                             const struct pen_layer_range *range)
 {
@@ -136,15 +167,16 @@ static void add_activations(struct holder *holder, uint32_t stage,
         &holder->measured->schedule->shape, holder->row, stage);
     uint64_t tokens =
         (uint64_t)holder->plan->micro_batch * holder->plan->sequence;
-    uint64_t input = 2 * align(tokens * sizeof(int32_t));
+    uint32_t slices = num_slices(holder);
+    uint64_t input = 2 * align(tokens / slices * sizeof(int32_t));
     uint64_t scratch = 0;
     for (uint32_t i = range->first; i < range->first + range->count; i++) {
         struct pen_compute_bytes bytes;
         pen_compute_layer_bytes(&holder->measured->compute, i, range->recompute,
                                 &bytes);
-        holder->activations +=
-            needs.stashes * bytes.stash + needs.holds * bytes.hold;
-        scratch = larger(scratch, bytes.scratch);
+        holder->activations += layer_bytes(
+            holder, i, &needs, range->recompute == PEN_RECOMPUTE_FULL, &bytes);
+        scratch = larger(scratch, bytes.scratch / slices);
     }
     if (range->first == 0 || has_head(holder, range))
         holder->activations += needs.inputs * input;
@@ -152,7 +184,8 @@ static void add_activations(struct holder *holder, uint32_t stage,
         holder->activations +=
             needs.kept *
             align(
-                holder->measured->profile.layers[PEN_LAYER_BLOCK].output_bytes);
+                holder->measured->profile.layers[PEN_LAYER_BLOCK].output_bytes /
+                slices);
     holder->scratch += scratch;
 }
 
@@ -214,7 +247,8 @@ static void add_messages(struct holder *holder, uint32_t stage)
             slots += remote_slots(holder, others[i], is_next);
     }
     uint64_t bytes =
-        holder->measured->profile.layers[PEN_LAYER_BLOCK].output_bytes;
+        holder->measured->profile.layers[PEN_LAYER_BLOCK].output_bytes /
+        num_slices(holder);
     holder->messages += slots * (align(bytes) + LABEL_BYTES);
 }
 

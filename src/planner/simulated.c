@@ -78,7 +78,6 @@ static pen_status make_schedule(const struct pen__work *work,
     if (work->measured != NULL) {
         args.costs = &unknown;
         args.has_memory = false;
-        args.slices = args.slices > 0 ? args.slices : 1;
     }
     pen_status status = pen_generator_make(work->generator, &args, out, why);
     pen_costs_release(&unknown);

@@ -24,10 +24,11 @@ static uint32_t slices_of(const struct pen_generator *generator)
     return generator->has_slices ? 2 : 1;
 }
 
-/* The trainer runs all; what slices take of its memory is not predicted. */
 static bool trainer_has(const struct pen_generator *generator)
 {
-    return !generator->has_slices;
+    const struct pen_training_facts facts = {
+        .schedule = generator->name, .num_slices = slices_of(generator)};
+    return pen_restrictions_check(&facts, PEN_REASON_ALONE, NULL) == PEN_OK;
 }
 
 bool pen_target_has_schedule(enum pen_target target,
@@ -493,13 +494,6 @@ static pen_status check_trainer(const struct pen_setting *setting,
 {
     if (setting->target != PEN_TARGET_PENSTOCK)
         return PEN_OK;
-    if (!trainer_has(candidate->generator)) {
-        pen_why(why,
-                "what token slices take of the trainer's memory is not "
-                "predicted, and %s has them",
-                candidate->generator->name);
-        return PEN_INVALID;
-    }
     struct pen_training_facts facts = facts_of(setting, candidate);
     pen_status status = pen_restrictions_check(&facts, PEN_REASON_ALONE, why);
     if (status == PEN_INVALID && why != NULL && cuts_layers(candidate) &&

@@ -50,11 +50,11 @@ def make_references(root, model, dtypes):
                            seed=1, steps=20)
 
 
-def train(build, where, about, dtype, work, pieces=1, ranks=1):
+def train(build, where, about, dtype, work, pieces=1, ranks=1, slices=1):
     """Losses and gradient norms of the same steps by penstock train."""
     return judge.train(build, about, dtype, work, [
         "--model", where, "--token-ids", os.path.join(where, "tokens.txt"), "--logical-tensor", pieces,
-        "--tp", ranks], ranks)
+        "--tp", ranks, "--slices", slices], ranks)
 
 
 def check_f32(build, root, model, work):
@@ -64,6 +64,11 @@ def check_f32(build, root, model, work):
     check(f"{model} f32 logits", distance(logits, found_logits), LOSS_LIMIT)
     check(f"{model} f32 loss", abs(loss / about["losses"][0] - 1), LOSS_LIMIT)
     judge.check_gradients(f"{model} f32 gradients", gradients, found)
+    if model not in MIXTURES:
+        where, about, _, _ = reference(root, "adamw", "float32", model)
+        losses, norms = train(build, where, about, "f32", work, slices=4)
+        check(f"{model} f32 in 4 slices, losses of {len(losses)} steps", worst_loss(about["losses"], losses), LOSS_LIMIT)
+        check(f"{model} f32 in 4 slices, gradient norms", worst_loss(about["gradient_norms"], norms), GRADIENT_LIMIT)
     for optimizer in OPTIMIZERS:
         where, about, _, _ = reference(root, optimizer, "float32", model)
         for pieces in (1,) if optimizer == "muon" or model in MIXTURES else (1, 2):
