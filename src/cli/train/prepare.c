@@ -183,6 +183,8 @@ static pen_status check_shares(const struct pen__training *training,
         other = "fast-sums";
     else if (args->has_sparse_sums)
         other = "sparse-embedding";
+    else if (args->context_size > 1)
+        other = "context-parallel-size";
     if (other != NULL)
         pen_why(why,
                 "--replica-shares and --%s exclude each other; drop one of "
