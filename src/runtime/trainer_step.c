@@ -165,9 +165,12 @@ static void put_further(struct pen_trainer *trainer, double *further,
     further[BUSY_NS] = (double)pass->busy_ns;
     further[PASS_NS] = trainer->executor == NULL ? 0 : (double)pass_ns;
     struct pen_routings routings = {.count = 0};
-    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
-        pen_network_take_routings(
-            pen_executor_stage(trainer->executor, s)->network, &routings);
+    for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
+        struct pen_network *network =
+            pen_executor_stage(trainer->executor, s)->network;
+        if (network != NULL)
+            pen_network_take_routings(network, &routings);
+    }
     further[IMBALANCE] = routings.imbalance;
     further[ROUTINGS] = routings.count;
     memcpy(further + VOTES, trainer->votes, sizeof trainer->votes);
