@@ -56,6 +56,29 @@ static bool keeps_whole_weights(const struct pen_training_facts *facts,
     return false;
 }
 
+/* Experts and latent attention (network/experts.h, network/latent.h). */
+static bool has_whole_experts(const struct pen_training_facts *facts,
+                              struct pen_text *why)
+{
+    const struct pen_model *model = facts->model;
+    const char *needs = NULL;
+    if (model == NULL || (model->num_experts == 0 && model->kv_lora_rank == 0))
+        return true;
+    if (facts->degrees[PEN_DEGREE_TP] > 1)
+        needs = "layers that are not cut, tp 1";
+    else if (facts->sharding > PEN_SHARDING_ZERO1)
+        needs = "whole gradients, none or zero1";
+    else if (facts->num_slices > 1)
+        needs = "sequences without token slices";
+    if (needs == NULL)
+        return true;
+    pen_why(why,
+            "penstock train computes models with experts or latent attention "
+            "with %s",
+            needs);
+    return false;
+}
+
 static bool has_even_slices(const struct pen_training_facts *facts,
                             struct pen_text *why)
 {
@@ -413,6 +436,7 @@ static const struct {
     {has_whole_layers, "plan with cp and ep 1, or export the plan"},
     {shares_layers_in_a_tree, "use --tp 2, 4 or 8 with --schedule 1f1b"},
     {keeps_whole_weights, "use zero2, zero1 or none"},
+    {has_whole_experts, NULL},
     {has_a_known_number, "plan with another --dtype"},
     {has_a_trained_family, NULL},
     {has_enough_positions, NULL},

@@ -162,6 +162,35 @@ static void families_for_planning_are_refused(void **state)
     pen_model_free(planned);
 }
 
+static void experts_are_whole(void **state)
+{
+    (void)state;
+    static const char words[] =
+        "penstock train computes models with experts or latent attention with ";
+    struct pen_model *mixture = load_model("preset:mixtral-8x7b");
+    struct pen_training_facts facts = synchronous();
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    facts.model = mixture;
+    facts.sharding = PEN_SHARDING_ZERO1;
+    expect_kept(&facts);
+    facts.sharding = PEN_SHARDING_ZERO2;
+    pen_text_add(&reason, "%swhole gradients, none or zero1", words);
+    expect_broken(&facts, pen_text_string(&reason), "");
+    facts = synchronous();
+    facts.model = mixture;
+    facts.num_slices = 2;
+    pen_text_clear(&reason);
+    pen_text_add(&reason, "%ssequences without token slices", words);
+    expect_broken(&facts, pen_text_string(&reason), "");
+    facts.num_slices = 1;
+    facts.degrees[PEN_DEGREE_TP] = 2;
+    pen_text_clear(&reason);
+    pen_text_add(&reason, "%slayers that are not cut, tp 1", words);
+    expect_broken(&facts, pen_text_string(&reason), "");
+    pen_text_release(&reason);
+    pen_model_free(mixture);
+}
+
 static void overlapping_steps_are_restricted(void **state)
 {
     (void)state;
@@ -384,6 +413,7 @@ int main(void)
         cmocka_unit_test(any_training_is_restricted),
         cmocka_unit_test(batches_and_replicas_come_out_even),
         cmocka_unit_test(families_for_planning_are_refused),
+        cmocka_unit_test(experts_are_whole),
         cmocka_unit_test(overlapping_steps_are_restricted),
         cmocka_unit_test(corrections_ask_for_their_optimizer),
         cmocka_unit_test(a_discount_is_for_uncorrected_delays),

@@ -205,7 +205,7 @@ static pen_status check_shares(const struct pen__training *training,
     return PEN_INVALID;
 }
 
-/* Losses of routers need routers, whose experts keep whole gradients. */
+/* Losses of routers need routers. */
 static pen_status check_router(const struct pen__training *training,
                                struct pen_text *why)
 {
@@ -218,11 +218,6 @@ static pen_status check_router(const struct pen__training *training,
                 "%s is for models with experts, and this one has none. Drop it",
                 router->aux > 0 ? "--moe-aux-loss-coeff"
                                 : "--moe-z-loss-coeff");
-    else if (has_experts && training->args.sharding > PEN_SHARDING_ZERO1)
-        pen_why(why,
-                "--sharding %s needs a model without experts. Use --sharding "
-                "zero1",
-                pen_sharding_names[training->args.sharding]);
     else
         return PEN_OK;
     return PEN_INVALID;
