@@ -103,7 +103,7 @@ run 1 export "$work/mamba.json" --to megatron -o "$work/mamba"
 err_has "Megatron-LM export supports blocks of attention and an MLP, all of one size"
 run 0 export "$work/mamba.json" --to deepspeed -o "$work/mamba"
 if [ -x "${PENSTOCK%/*}/penstock-train" ]; then
-    run 1 train --model "$work/new_4.json" --data "$0" --train-iters 1 --lr 1
+    run 1 train --model "$work/new_4.json" --data-path "$0" --train-iters 1 --lr 1
     err_has 'model_type "new_4" is for planning only'
 fi
 
