@@ -99,8 +99,8 @@ run 1 profile "${tiny[@]}" --seq-length 33
 err_has "the model has 32 positions"
 run 1 profile --model "$work/nothing" --rounds 5
 err_has "$work/nothing"
-run 1 profile --model preset:mixtral-8x7b --rounds 5
-err_has 'model_type "mixtral" is for planning only'
+run 1 profile --model preset:llama-4-scout --rounds 5
+err_has 'model_type "llama4_text" is for planning only'
 run 1 profile "${tiny[@]}" --recompute-granularity none -o "$work/no/p.json"
 err_has "$work/no/p.json"
 finish

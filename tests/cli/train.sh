@@ -197,8 +197,8 @@ refused() { # WORDS OPTIONS...
 }
 refused "--global-batch-size 6 is not a multiple of --micro-batch-size 4" \
     "${letters[@]}" --micro-batch-size 4 --global-batch-size 6
-refused 'preset:deepseek-v3: model_type "deepseek_v3" is for planning only' \
-    "${letters[@]}" --model preset:deepseek-v3
+refused 'preset:llama-4-scout: model_type "llama4_text" is for planning only' \
+    "${letters[@]}" --model preset:llama-4-scout
 refused "--seq-length 33 is more than the model's 32 positions" \
     "${letters[@]}" --seq-length 33
 refused "the largest id of the model's vocabulary is 31" --data-path "$work/other.bin" \
@@ -206,14 +206,14 @@ refused "the largest id of the model's vocabulary is 31" --data-path "$work/othe
 refused "200 tokens in this part of the split; a sequence needs 301" \
     --data-path "$work/other.bin" --split 1 --seq-length 300
 refused "cannot open $work/none" --data-path "$work/none"
-# As `schedule check` refuses it; and the one kind of schedule that is made but not run.
+# As `schedule check` refuses it.
 make_file whole.txt 1f1b --stages 2 --microbatches 2
 sed -E 's/ [0-9]+[SR][AG][0-9]+//g' "$work/whole.txt" >"$work/mute.txt"
 refused "$work/mute.txt: the schedule has SYNC, but no sends and receives; leave out SYNC and STEP to have all of them added" \
     "${letters[@]}" --schedule "$work/mute.txt"
 make_file slices.txt seq1f1b --stages 1 --microbatches 2 --slices 4
-refused "train does not support schedules with token slices, and seq1f1b has 4; make it with --slices 1" \
-    "${letters[@]}" --schedule "$work/slices.txt"
+refused "--slices 2: the schedule in $work/slices.txt has 4; leave the option out" \
+    "${letters[@]}" --schedule "$work/slices.txt" --slices 2
 refused "there is no checkpoint in $work/tiny" "${letters[@]}" \
     --load "$work/tiny"
 refused "with the optimizer adamw" "${letters[@]}" --load "$work/run" \
@@ -247,7 +247,7 @@ err_has "missing: --lr;"
 run 2 train "${tiny[@]}" "${letters[@]}" --train-iters 1.5
 err_has "--train-iters must be a whole number from 1"
 run 2 train "${tiny[@]}" "${letters[@]}" --optimizer adamw
-err_has "--optimizer must be adam or sgd, not 'adamw'"
+err_has "--optimizer must be adam, sgd or muon, not 'adamw'"
 run 2 train extra "${tiny[@]}"
 err_has "unexpected argument 'extra'"
 run 2 train "${letters[@]}" --save-interval 3 "${tiny[@]}" --train-iters 5

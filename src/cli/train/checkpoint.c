@@ -3,7 +3,9 @@
 #include "base/log.h"
 #include "runtime/trainer_checkpoint.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,16 +73,36 @@ static const char *const free_options[] = {
     "plan",
     "profile"};
 
-/* Younger than checkpoints of 0.1.1: where they are off they are not kept. */
-static const char *const young_options[] = {"stale-after", "stale-discount",
-                                            "predict-weights"};
+/*
+ * Younger than checkpoints of 0.1.1, with the value that a checkpoint without
+ * them means. Where they have it they are not kept.
+ */
+static const struct {
+    const char *name;
+    double number; /* of flags: 0 */
+    const char *word;
+} young_options[] = {{"stale-after", 0, NULL},
+                     {"stale-discount", 0, NULL},
+                     {"predict-weights", 0, NULL},
+                     {"muon-momentum", 0.95, NULL},
+                     {"muon-plain-momentum", 0, NULL},
+                     {"muon-adjust-lr", 0, "original"},
+                     {"moe-aux-loss-coeff", 0, NULL},
+                     {"moe-z-loss-coeff", 0, NULL},
+                     {"late", 0, "discard"}};
 
 static bool is_off(const char *name, const json_t *value)
 {
-    for (size_t i = 0; i < sizeof young_options / sizeof *young_options; i++)
-        if (strcmp(young_options[i], name) == 0)
-            return json_is_false(value) || json_integer_value(value) == 0;
-    return false;
+    size_t i = 0, count = sizeof young_options / sizeof *young_options;
+    while (i < count && strcmp(young_options[i].name, name) != 0)
+        i++;
+    if (i == count)
+        return false;
+    if (json_is_string(value))
+        return young_options[i].word != NULL &&
+               strcmp(json_string_value(value), young_options[i].word) == 0;
+    double number = json_is_true(value) ? 1 : json_number_value(value);
+    return fabs(number - young_options[i].number) < DBL_EPSILON;
 }
 
 bool pen__train_is_free(const char *name)
