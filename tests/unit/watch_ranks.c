@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,6 +104,26 @@ static void path_of(uint32_t rank, char *path, size_t size)
     snprintf(path, size, "%s/err-%u", folder, rank);
 }
 
+static bool has_words(void)
+{
+    for (uint32_t i = 0; i < RANKS; i++) {
+        struct stat about;
+        char path[64];
+        path_of(i, path, sizeof path);
+        if (stat(path, &about) == 0 && about.st_size > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Until a rank warns of it: late where steps were slow, on a busy machine. */
+static void sleep_long(void)
+{
+    pause_usec(1000000L * LONG_SEC);
+    for (int i = 0; i < 5 * LONG_SEC && !has_words(); i++)
+        pause_usec(1000000);
+}
+
 /* ---- a rank ---- */
 
 struct player {
@@ -130,7 +151,7 @@ static void note(struct player *player, enum pen_board_state state,
     else if (is_now && accident->signal == IS_BUSY)
         spin_sec(LONG_SEC);
     else if (is_now && accident->signal == SLEEPS)
-        pause_usec(1000000L * LONG_SEC);
+        sleep_long();
     else if (is_now && accident->signal > 0)
         raise(accident->signal);
 }
