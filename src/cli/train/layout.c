@@ -587,7 +587,7 @@ static pen_status take_shares(struct pen__train_layout *layout,
     pen_text_release(&reason);
     for (uint32_t i = 0; i < layout->num_shares; i++)
         total += layout->shares[i];
-    if (status != PEN_OK || total > MOST_SHARES) {
+    if (status != PEN_OK || total == 0 || total > MOST_SHARES) {
         pen_why(why,
                 "--replica-shares %s: expected 2 to %u whole numbers with "
                 "commas between them, as 3,1, whose sum is at most %u",
