@@ -97,6 +97,7 @@ pen_status pen_sum_create(const struct pen_sum_options *options,
         return PEN_NOMEM;
     }
     size_t requests = (size_t)size * sum->most_nodes;
+    PEN_BUG_UNLESS(requests > 0 && sum->num_leaves > 0);
     sum->staged = malloc(pen_sum_bytes(sum) + 1);
     sum->sums = calloc(sum->num_leaves, sizeof *sum->sums);
     sum->sends = calloc(requests, sizeof *sum->sends);

@@ -92,7 +92,7 @@ static void send_values(struct pen_sum *sum, uint32_t to, uint32_t channel,
         pen_group_send(sum->options.group, to, channel, bytes,
                        is_sparse(sum) ? packed
                                       : range.count * pen__sum_element(sum),
-                       &sum->sends[to * sum->most_nodes]);
+                       &sum->sends[(size_t)to * sum->most_nodes]);
 }
 
 /* Nodes but the last go behind each other, and before it. */
