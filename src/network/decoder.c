@@ -372,7 +372,7 @@ static pen_status check_parts(const struct pen_network_options *options,
     PEN_BUG_UNLESS(share->group != NULL && share->group->size == share->total &&
                    share->group->self == share->part);
     PEN_BUG_UNLESS(options->num_slices <= 1 && options->tensor.total <= 1);
-    if (options->sequence % (2 * share->total) != 0) {
+    if (options->sequence % (2 * (size_t)share->total) != 0) {
         pen_why(why,
                 "sequences of %zu tokens cannot be cut into the %u equal "
                 "chunks of %u context-parallel ranks",

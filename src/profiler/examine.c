@@ -58,6 +58,7 @@ static pen_status read_results(struct pen__attempt *attempt,
     size_t total = 0;
     for (size_t i = 0; i < attempt->num_results; i++)
         total += attempt->results[i].count;
+    PEN_BUG_UNLESS(total > 0);
     *out = (struct numbers){.all = malloc(total * sizeof(double)),
                             .num_results = attempt->num_results,
                             .total = total};
@@ -171,6 +172,8 @@ static pen_status examine(const struct pen__case *it, struct pen_engine *truth,
     if (status == PEN_OK)
         status = run(it, engine, NULL, &again);
     if (status == PEN_OK) {
+        PEN_BUG_UNLESS(expected.all != NULL && found.all != NULL &&
+                       again.all != NULL);
         PEN_BUG_UNLESS(expected.total == found.total &&
                        found.total == again.total);
         row->difference = largest_difference(&expected, &found);
