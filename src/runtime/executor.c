@@ -289,7 +289,7 @@ static void copy_chunk(const struct pen_stage *stage,
                        size_t tokens, const struct pen_batch *to)
 {
     size_t per_sequence =
-        stage->sample.num_ids * stage->num_slices * stage->num_parts;
+        (size_t)stage->sample.num_ids * stage->num_slices * stage->num_parts;
     for (size_t i = 0; i < stage->micro_batch; i++) {
         size_t from = i * per_sequence + chunk * tokens;
         memcpy(to->ids + i * tokens, whole->ids + from,
