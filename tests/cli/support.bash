@@ -27,6 +27,14 @@ seeds_of() {
     echo "${PEN_SEED:-1}"
 }
 
+# drawn N: true for every Nth time it is asked, which PEN_SEED begins to count; always
+# with PEN_LONG=1. Of N cases in a row exactly one is tried by each commit.
+draws=${PEN_SEED:-1}
+drawn() {
+    draws=$((draws + 1))
+    [ -n "${PEN_LONG:-}" ] || [ $((draws % $1)) = 0 ]
+}
+
 # in_time SECONDS COMMAND...: ends a command that hangs; PEN_SLOWNESS stretches it.
 in_time() { timeout $(($1 * ${PEN_SLOWNESS:-1})) "${@:2}"; }
 
