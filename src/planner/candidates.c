@@ -425,8 +425,6 @@ static bool choose_tensor(struct space *space)
     struct pen__values sizes = {.count = 0};
     uint64_t node = pen_target_node_size(space->setting->cluster);
     uint32_t wanted = space->filter->degrees[PEN_DEGREE_TP];
-    if (wanted == 0 && space->setting->target == PEN_TARGET_PENSTOCK)
-        wanted = 1; /* how long its sums take was not measured: on request */
     add_divisors(&sizes, node, node < 64 ? node : 64);
     for (size_t i = 0; i < sizes.count; i++) {
         struct choice choice = {

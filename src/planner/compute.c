@@ -2,6 +2,7 @@
 
 #include "core/image_model_cost.h"
 #include "planner/partition.h"
+#include "planner/tensor_rank.h"
 
 #include <stdlib.h>
 
@@ -41,7 +42,7 @@ static double trained_parameters(const struct pen_compute *compute,
 {
     uint64_t sum = 0;
     if (compute->images == NULL)
-        return (double)pen_model_trained_parameters(compute->model, range);
+        return pen_tensor_rank_parameters(compute, range);
     for (uint32_t i = 0; i < range->count; i++)
         sum += pen_image_layer_parameters(compute->images, range->first + i);
     return (double)sum;
@@ -85,21 +86,28 @@ void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
                              enum pen_recompute recompute,
                              struct pen_compute_bytes *out)
 {
+    enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
     const struct pen_profile_mode *mode =
-        &compute->profile->layers[pen_model_layer_kind(compute->model, layer)]
+        &compute->profile->layers[kind]
              .modes[measured_mode(compute, recompute)];
     *out = (struct pen_compute_bytes){mode->stash_bytes, mode->hold_bytes,
                                       mode->scratch_bytes};
-    if (!is_counted(compute, recompute))
+    if (!is_counted(compute, recompute) || kind != PEN_LAYER_BLOCK)
         return;
     struct pen_workload work = workload_of(compute, PEN_RECOMPUTE_NONE);
     struct pen_layer_cost plain, cost;
     pen_model_layer_cost(compute->model, layer, &work, &plain);
     work.recompute = recompute;
     pen_model_layer_cost(compute->model, layer, &work, &cost);
-    out->stash -= plain.stash_bytes - cost.stash_bytes;
-    out->hold += cost.hold_bytes - plain.hold_bytes;
-    out->scratch += cost.hold_bytes - plain.hold_bytes + cost.again_bytes;
+    uint32_t norms =
+        pen_recomputed_of(recompute, compute->modules).norms ? 2 : 0;
+    out->stash -= pen_tensor_rank_bytes(compute, plain.stash_bytes, 4) -
+                  pen_tensor_rank_bytes(compute, cost.stash_bytes, 4 - norms);
+    uint64_t held = pen_tensor_rank_bytes(compute, cost.hold_bytes, 4) -
+                    pen_tensor_rank_bytes(compute, plain.hold_bytes, 4);
+    out->hold += held;
+    out->scratch +=
+        held + pen_tensor_rank_bytes(compute, cost.again_bytes, norms);
 }
 
 /* The number of a block among those of a stage, the first of which is 0. */
@@ -194,6 +202,27 @@ static double reduction_sec(const struct pen_compute *compute, double count)
                      profile->updates[PEN_UPDATE_ADD].median_sec);
 }
 
+static double message_sec(const struct pen_compute *compute,
+                          const struct pen_layer_range *stage, uint32_t layer,
+                          enum pen_layer_pass pass)
+{
+    return pen_tensor_rank_sec(compute,
+                               pen_model_layer_kind(compute->model, layer),
+                               mode_of(compute, stage, layer), pass);
+}
+
+double pen_compute_tensor_sec(const struct pen_compute *compute,
+                              const struct pen_layer_range *stage)
+{
+    double sum = 0;
+    if (compute->profile == NULL || compute->tensor_ranks <= 1)
+        return 0;
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
+        sum += message_sec(compute, stage, i, PEN_PASS_FORWARD) +
+               message_sec(compute, stage, i, PEN_PASS_INPUT);
+    return sum;
+}
+
 void pen_compute_stage(const struct pen_compute *compute,
                        const struct pen_layer_range *stage,
                        bool has_whole_backward, struct pen_cost *out)
@@ -210,6 +239,8 @@ void pen_compute_stage(const struct pen_compute *compute,
                  ->layers[pen_model_layer_kind(compute->model, layer)]
                  .modes[measured_mode(compute, mode_of(compute, stage, layer))];
         add_measured(mode, has_whole_backward, &sum);
+        sum.forward_sec += message_sec(compute, stage, layer, PEN_PASS_FORWARD);
+        sum.input_sec += message_sec(compute, stage, layer, PEN_PASS_INPUT);
         if (is_counted(compute, stage->recompute))
             sum.input_sec += again_sec(compute, layer, mode);
     }
@@ -337,7 +368,8 @@ static void add_tied(const struct pen_compute *compute, struct pen_cost *first,
     if (first == last || profile == NULL || !profile->link.is_there ||
         !model->has_tied_embeddings)
         return;
-    double bytes = 4.0 * model->hidden * model->vocab;
+    double bytes = 4.0 * (double)pen_tensor_rank_share(
+                             compute, (uint64_t)model->hidden * model->vocab);
     double seconds =
         profile->link.latency_sec + bytes / profile->link.bytes_per_sec;
     first->step_sec += seconds;

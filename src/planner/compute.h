@@ -22,8 +22,10 @@ struct pen_compute {
     unsigned modules; /* of selective recomputation: 1u << PEN_MODULE_... */
     struct pen_recompute_span span; /* of full */
     enum pen_update_kind optimizer; /* ADAM or SGD */
-    uint32_t num_members; /* ranks with the same layers; 0 as 1: alone */
-    bool is_sharded;      /* each of them steps its share */
+    uint32_t num_members;  /* ranks with the same layers; 0 as 1: alone */
+    uint32_t tensor_ranks; /* that share a layer; 0 as 1. The profile is then
+                              one that pen_tensor_rank_cut() made */
+    bool is_sharded;       /* each of them steps its share */
 };
 
 /*
@@ -62,6 +64,13 @@ void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
 void pen_compute_stage(const struct pen_compute *compute,
                        const struct pen_layer_range *stage,
                        bool has_whole_backward, struct pen_cost *out);
+
+/*
+ * Seconds of messages inside the layers of a stage, in all passes of a
+ * micro-batch; pen_compute_stage() has them in the passes.
+ */
+double pen_compute_tensor_sec(const struct pen_compute *compute,
+                              const struct pen_layer_range *stage);
 
 /* Whether any B is in it; a schedule with I and W alone splits them all. */
 bool pen_compute_has_whole_backward(const struct pen_schedule *schedule);

@@ -32,6 +32,18 @@ double pen__layer_blend(double device_sec, double host_sec)
                             fourth_power(host_sec / most)));
 }
 
+/* This program's ranks exchange sums at distances 1, 2, 4, ... and add them. */
+static double exchange_time(const struct pen__layer *layer, double bytes)
+{
+    const struct pen_cluster *cluster = layer->setting->cluster;
+    double sec = 0;
+    for (uint64_t apart = 1; apart < (uint64_t)layer->tp; apart *= 2)
+        sec += pen_message_latency(cluster, layer->device, apart) +
+               bytes / pen_message_bandwidth(cluster, layer->device, apart) +
+               pen_bytes_time(layer->device, 3 * bytes);
+    return sec;
+}
+
 /* The messages of tensor parallelism of one pass of a block. */
 static double tensor_time(const struct pen__layer *layer, double kernels,
                           double *host)
@@ -40,6 +52,8 @@ static double tensor_time(const struct pen__layer *layer, double kernels,
     if (set.count <= 1)
         return 0;
     double bytes = layer->tokens * layer->hidden * layer->element;
+    if (layer->setting->target == PEN_TARGET_PENSTOCK)
+        return kernels * exchange_time(layer, bytes);
     bool is_cut = layer->rows_tp > 1;
     double sec = pen_collective_time(layer->setting->cluster, layer->device,
                                      is_cut ? PEN_COLLECTIVE_GATHER

@@ -1,6 +1,7 @@
 /* Seconds from a profile. The bytes are measured_memory.c. */
 #include "planner/measured.h"
 
+#include "planner/tensor_rank.h"
 #include "schedule/restrictions.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ bool pen__is_measured(const struct pen_setting *setting)
 
 /* ---- whether the profile answers ---- */
 
-/* Layers are measured whole, as the trainer runs them. */
+/* Layers are measured whole; those of tensor ranks are derived from them. */
 static pen_status check_layout(const struct pen_plan *plan,
                                struct pen_text *why)
 {
@@ -31,13 +32,6 @@ static pen_status check_profile(const struct pen_setting *setting,
     if (profile->program_bytes == 0) {
         pen_why(why,
                 "the profile lacks some bytes of a training; measure it again");
-        return PEN_INVALID;
-    }
-    if (plan->degrees[PEN_DEGREE_TP] > 1) {
-        pen_why(why,
-                "tp %u: the profile has whole layers only; predict without "
-                "--profile",
-                plan->degrees[PEN_DEGREE_TP]);
         return PEN_INVALID;
     }
     if (pen_plan_num_ranks(plan) > 1 && !profile->link.is_there) {
@@ -131,6 +125,7 @@ static void open_compute(const struct pen_setting *setting,
                              .modules = plan->recipe.modules,
                              .optimizer = PEN_UPDATE_ADAM,
                              .num_members = plan->degrees[PEN_DEGREE_DP],
+                             .tensor_ranks = plan->degrees[PEN_DEGREE_TP],
                              .is_sharded = plan->sharding != PEN_SHARDING_NONE};
 }
 
@@ -149,6 +144,7 @@ static pen_status open_measured(struct pen__measured *measured,
     if (status != PEN_OK)
         return status;
     open_compute(setting, plan, &measured->profile, &measured->compute);
+    pen_tensor_rank_cut(&measured->compute, &measured->profile);
     for (uint32_t i = 0; status == PEN_OK && i < plan->num_stages; i++)
         if (i == 0 || plan->stages[i].recompute != plan->stages[0].recompute)
             status = pen_compute_check(&measured->compute,
@@ -198,7 +194,9 @@ static void time_range(const struct pen_compute *compute,
     pen_compute_stage(compute, range, has_whole_backward, cost);
     *time = (struct pen_layer_time){.forward_sec = cost->forward_sec,
                                     .input_sec = cost->input_sec,
-                                    .weight_sec = cost->weight_sec};
+                                    .weight_sec = cost->weight_sec,
+                                    .tensor_sec =
+                                        pen_compute_tensor_sec(compute, range)};
     if (range->recompute == PEN_RECOMPUTE_NONE ||
         !compute->profile->layers[0].modes[PEN_RECOMPUTE_NONE].is_there)
         return;
@@ -233,6 +231,7 @@ bool pen__measured_layer(const struct pen_setting *setting,
         PEN_OK)
         return false;
     open_compute(setting, plan, &profile, &compute);
+    pen_tensor_rank_cut(&compute, &profile);
     if (pen_compute_check(&compute, recompute, NULL) != PEN_OK)
         return false;
     const struct pen_profile_layer *it =

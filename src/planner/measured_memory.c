@@ -6,6 +6,7 @@
  */
 #include "planner/measured.h"
 
+#include "planner/tensor_rank.h"
 #include "schedule/needs.h"
 
 #include <stdlib.h>
@@ -70,6 +71,14 @@ static uint64_t gathered_rows(const struct holder *holder, uint64_t sequences)
     return rows < holder->model->vocab ? rows : holder->model->vocab;
 }
 
+/* Elements that this rank has of the matrix of embedding and head. */
+static uint64_t tied_parameters(const struct holder *holder)
+{
+    return pen_tensor_rank_share(&holder->measured->compute,
+                                 (uint64_t)holder->model->vocab *
+                                     holder->model->hidden);
+}
+
 /*
  * The profile has the embedding alone, with a value of the tied matrix and with
  * the rows of the two micro-batches that it was measured with.
@@ -82,7 +91,8 @@ static uint64_t tied_bytes(const struct holder *holder,
     uint64_t before =
         PARTS * row *
         gathered_rows(holder, MEASURED * (uint64_t)holder->plan->micro_batch);
-    uint64_t value = has_head(holder, range) ? holder->model->vocab * row : 0;
+    uint64_t value =
+        has_head(holder, range) ? tied_parameters(holder) * sizeof(float) : 0;
     return bytes - before - value + PARTS * row * holder->capacity;
 }
 
@@ -93,7 +103,7 @@ static uint64_t untied(const struct holder *holder, uint32_t layer)
     bool has_tied =
         model->has_tied_embeddings && layer + 1 == model->num_layers;
     uint64_t all = layer_of(holder, layer)->num_parameters;
-    uint64_t tied = has_tied ? pen_model_vocab_parameters(model) : 0;
+    uint64_t tied = has_tied ? tied_parameters(holder) : 0;
     return all > tied ? all - tied : 0;
 }
 
@@ -107,7 +117,7 @@ static void add_turns(struct holder *holder,
         before = untied(holder, i);
     }
     if (holder->model->has_tied_embeddings && has_head(holder, range))
-        holder->tied += pen_model_vocab_parameters(holder->model);
+        holder->tied += tied_parameters(holder);
     holder->turns += most;
 }
 
@@ -269,7 +279,7 @@ static void add_sums(struct holder *holder, const struct pen_layer_range *range)
     if (model->has_tied_embeddings && has_end) {
         uint64_t rows = (holder->capacity + 1) * sizeof(int32_t);
         if (has_head(holder, range)) {
-            tied = (uint64_t)model->vocab * model->hidden;
+            tied = tied_parameters(holder);
             rows += holder->capacity * model->hidden * sizeof(float);
             rows *= share;
         }

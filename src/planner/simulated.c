@@ -2,6 +2,7 @@
 #include "planner/simulated.h"
 
 #include "planner/predict_work.h"
+#include "planner/tensor_rank.h"
 
 #include <stdlib.h>
 
@@ -36,8 +37,8 @@ static double tie_of(const struct pen__work *work, uint32_t stage)
 static uint64_t parameters_of(const struct pen__work *work, uint32_t stage)
 {
     if (work->measured != NULL)
-        return pen_model_trained_parameters(work->setting->model,
-                                            &work->plan->stages[stage]);
+        return (uint64_t)pen_tensor_rank_parameters(&work->measured->compute,
+                                                    &work->plan->stages[stage]);
     return work->stages[stage].bytes.num_parameters;
 }
 

@@ -26,6 +26,13 @@ static bool has_whole_layers(const struct pen_training_facts *facts,
     return true;
 }
 
+/* Pieces are equal but for the last one, which needs a word, too. */
+static bool has_idle_piece(uint32_t vocab, uint32_t pieces)
+{
+    uint64_t each = ((uint64_t)vocab + pieces - 1) / pieces;
+    return each * (pieces - 1) >= vocab;
+}
+
 /* Sums of pieces have the order of a tree (network/network.h). */
 static bool shares_layers_in_a_tree(const struct pen_training_facts *facts,
                                     struct pen_text *why)
@@ -39,6 +46,9 @@ static bool shares_layers_in_a_tree(const struct pen_training_facts *facts,
         pen_why(why, "tp %u needs a synchronous schedule", tp);
     else if (facts->sharding > PEN_SHARDING_ZERO1 || facts->num_slices > 1)
         pen_why(why, "tp %u goes with none and zero1, and without slices", tp);
+    else if (facts->model != NULL && has_idle_piece(facts->model->vocab, tp))
+        pen_why(why, "tp %u leaves a rank without any of the %u words", tp,
+                facts->model->vocab);
     else
         return true;
     return false;

@@ -12,6 +12,7 @@
 
 #include "planner/compute.h"
 #include "planner/predict.h"
+#include "planner/tensor_rank.h"
 #include "schedule/generators.h"
 
 #include <stdio.h>
@@ -78,8 +79,11 @@ static bool cut(const struct pen_setting *setting, struct pen_plan *plan,
                                         .profile = &profile,
                                         .micro_batch = plan->micro_batch,
                                         .sequence = plan->sequence,
+                                        .tensor_ranks =
+                                            plan->degrees[PEN_DEGREE_TP],
                                         .is_bf16 = profile.is_bf16,
                                         .optimizer = PEN_UPDATE_ADAM};
+    pen_tensor_rank_cut(&compute, &profile);
     return pen_compute_cut(&compute, recompute, plan->num_microbatches,
                            plan->stages, plan->num_stages, NULL) == PEN_OK;
 }
@@ -98,10 +102,18 @@ static void try(const struct pen_setting *setting, struct pen_plan *plan)
     pen_prediction_release(&prediction);
 }
 
-static void add_layout(const struct pen_setting *setting, uint32_t dp,
-                       uint32_t pp, uint32_t micro_batch, int schedule,
-                       enum pen_recompute recompute, enum pen_sharding sharding)
+struct degrees {
+    uint32_t tp;
+    uint32_t dp;
+    uint32_t pp;
+};
+
+static void add_layout(const struct pen_setting *setting,
+                       const struct degrees *degrees, uint32_t micro_batch,
+                       int schedule, enum pen_recompute recompute,
+                       enum pen_sharding sharding)
 {
+    uint32_t dp = degrees->dp, pp = degrees->pp;
     uint32_t vpp = pp == 1 ? 1 : schedules[schedule].vpp;
     struct pen_plan *plan = pen_plan_create(pp, vpp);
     assert_non_null(plan);
@@ -111,6 +123,7 @@ static void add_layout(const struct pen_setting *setting, uint32_t dp,
             &(struct pen_text)PEN_TEXT_EMPTY);
     plan->sequence = setting->sequence;
     plan->number = setting->number;
+    plan->degrees[PEN_DEGREE_TP] = degrees->tp;
     plan->degrees[PEN_DEGREE_DP] = dp;
     plan->logical_replicas = dp;
     plan->micro_batch = micro_batch;
@@ -123,9 +136,10 @@ static void add_layout(const struct pen_setting *setting, uint32_t dp,
         pen_plan_free(plan);
 }
 
-static void add_layouts(const struct pen_setting *setting, uint32_t dp,
-                        uint32_t pp)
+static void add_layouts(const struct pen_setting *setting,
+                        const struct degrees *degrees)
 {
+    uint32_t dp = degrees->dp, pp = degrees->pp;
     for (uint32_t size = 1; size <= setting->global_batch / dp; size++)
         for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
             for (int schedule = 0; schedule < NUM_SCHEDULES; schedule++)
@@ -137,7 +151,7 @@ static void add_layouts(const struct pen_setting *setting, uint32_t dp,
                         (sharding == PEN_SHARDING_ZERO2 &&
                          setting->global_batch != (uint64_t)dp * size);
                     if (!is_alike && setting->global_batch % (dp * size) == 0)
-                        add_layout(setting, dp, pp, size, schedule,
+                        add_layout(setting, degrees, size, schedule,
                                    (enum pen_recompute)mode,
                                    (enum pen_sharding)sharding);
                 }
@@ -162,10 +176,11 @@ static void tell(const struct found *it, int number, const char *folder)
     struct pen_text why = PEN_TEXT_EMPTY;
     pen_text_add(&path, "%s/layout-%d.json", folder, number);
     require(pen_plan_save(plan, pen_text_string(&path), &why), &why);
-    printf("%d\tdp%u.pp%u.vpp%u\t%s\t%u\t%s\t%s\t%.3f\t%.3f\t%s\n", number,
-           plan->degrees[PEN_DEGREE_DP], plan->degrees[PEN_DEGREE_PP],
-           plan->degrees[PEN_DEGREE_VPP], plan->schedule.name,
-           plan->micro_batch, pen_recompute_names[plan->stages[0].recompute],
+    printf("%d\ttp%u.dp%u.pp%u.vpp%u\t%s\t%u\t%s\t%s\t%.3f\t%.3f\t%s\n", number,
+           plan->degrees[PEN_DEGREE_TP], plan->degrees[PEN_DEGREE_DP],
+           plan->degrees[PEN_DEGREE_PP], plan->degrees[PEN_DEGREE_VPP],
+           plan->schedule.name, plan->micro_batch,
+           pen_recompute_names[plan->stages[0].recompute],
            pen_sharding_names[plan->sharding], 1e3 * it->step_sec,
            1e-6 * (double)it->peak_bytes, it->fits ? "fits" : "does not fit");
     pen_text_release(&path);
@@ -195,9 +210,13 @@ int main(int argc, char **argv)
         .target = PEN_TARGET_PENSTOCK,
         .memory_limit = (uint64_t)(1e6 * strtod(argv[5], NULL))};
     pen_practice_init(&setting.practice, setting.target, setting.number);
-    for (uint32_t pp = 1; pp <= ranks; pp++)
-        if (ranks % pp == 0 && setting.global_batch % (ranks / pp) == 0)
-            add_layouts(&setting, ranks / pp, pp);
+    for (uint32_t tp = 1; tp <= ranks; tp *= 2)
+        for (uint32_t pp = 1; tp * pp <= ranks; pp++) {
+            const struct degrees degrees = {tp, ranks / (tp * pp), pp};
+            if (ranks % (tp * pp) == 0 &&
+                setting.global_batch % degrees.dp == 0)
+                add_layouts(&setting, &degrees);
+        }
     qsort(layouts, (size_t)num_layouts, sizeof *layouts, compare);
     for (int i = 0; i < num_layouts; i++)
         tell(&layouts[i], i, argv[6]);

@@ -279,11 +279,11 @@ static void what_was_not_measured_is_refused(void **state)
                    "the profile has no recomputation \"selective\"; measure it "
                    "again with --recompute-granularity all");
     plan->stages[0].recompute = PEN_RECOMPUTE_NONE;
-    plan->degrees[PEN_DEGREE_TP] = 2;
-    expect_refused(&setting, plan,
-                   "tp 2: the profile has whole layers only; predict without "
-                   "--profile");
+    plan->degrees[PEN_DEGREE_TP] = 3;
+    plan->degrees[PEN_DEGREE_DP] = plan->logical_replicas = 1;
+    expect_refused(&setting, plan, "tp 3 is not a power of two");
     plan->degrees[PEN_DEGREE_TP] = 1;
+    plan->degrees[PEN_DEGREE_DP] = plan->logical_replicas = 2;
     plan->sharding = PEN_SHARDING_ZERO3;
     expect_refused(&setting, plan,
                    "zero3: penstock train shards gradients and the optimizer's "

@@ -1,0 +1,60 @@
+#ifndef PEN_PLANNER_TENSOR_RANK_H
+#define PEN_PLANNER_TENSOR_RANK_H
+
+#include "planner/compute.h"
+
+/*
+ * A rank of a tensor group (network/network.h, pen_tensor_share), derived from
+ * a profile of whole layers. The rank described is the first of its group,
+ * which has the most: the others lack biases of sums and learnt positions.
+ *
+ * Products, heads, inner features and words are shared equally; norms and
+ * whatever is as wide as the residual stream are on every rank.
+ */
+
+/*
+ * Changes the layers of a profile that pen_profile_at() made, or that was
+ * measured for the compute's micro-batch, to those of one of
+ * compute->tensor_ranks ranks: parameters, bytes, and seconds without
+ * messages. With one rank nothing changes.
+ */
+void pen_tensor_rank_cut(const struct pen_compute *compute,
+                         struct pen_profile *profile);
+
+/* Parameters that a rank trains of a stage. */
+double pen_tensor_rank_parameters(const struct pen_compute *compute,
+                                  const struct pen_layer_range *range);
+
+/* Elements that a rank has of a matrix with `count` of them, one row a word. */
+uint64_t pen_tensor_rank_share(const struct pen_compute *compute,
+                               uint64_t count);
+
+/*
+ * Bytes that a rank has of a part of a block, of which `streams` arrays are as
+ * wide as the residual stream.
+ */
+uint64_t pen_tensor_rank_bytes(const struct pen_compute *compute,
+                               uint64_t bytes, uint32_t streams);
+
+/* What a rank sends in one pass of a layer to each of its log2 P partners. */
+struct pen_tensor_messages {
+    uint32_t count;
+    double bytes;  /* of one */
+    bool is_added; /* as many numbers as the residual stream, both ends add */
+};
+
+struct pen_tensor_messages
+pen_tensor_rank_messages(const struct pen_compute *compute,
+                         enum pen_layer_kind kind, enum pen_recompute recompute,
+                         enum pen_layer_pass pass);
+
+/*
+ * Seconds of these messages over the link of compute->profile, with the
+ * additions; 0 without a link or with one rank.
+ */
+double pen_tensor_rank_sec(const struct pen_compute *compute,
+                           enum pen_layer_kind kind,
+                           enum pen_recompute recompute,
+                           enum pen_layer_pass pass);
+
+#endif

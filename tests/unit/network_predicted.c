@@ -1,0 +1,193 @@
+/*
+ * The first rank of a tensor group has the parameters and keeps the bytes that
+ * the planner derives from whole layers.
+ */
+#include "support/engine.h"
+
+#include "network/weights.h"
+#include "planner/tensor_rank.h"
+#include "support/models.h"
+#include "support/thread_group.h"
+
+enum { BATCH = 2, SEQUENCE = 64, ROWS = BATCH * SEQUENCE, HIDDEN = 64 };
+enum { BLOCKS = 2, MOST_RANKS = 4 };
+
+static const char *const configs[] = {
+    "{\"model_type\":\"gpt2\",\"vocab_size\":128,\"n_positions\":64,"
+    "\"n_embd\":64,\"n_layer\":2,\"n_head\":4}",
+    "{\"model_type\":\"llama\",\"vocab_size\":128,\"hidden_size\":64,"
+    "\"intermediate_size\":96,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":4,"
+    "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,"
+    "\"tie_word_embeddings\":false}",
+    "{\"model_type\":\"qwen3\",\"vocab_size\":128,\"hidden_size\":64,"
+    "\"intermediate_size\":96,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":4,"
+    "\"head_dim\":16,\"max_position_embeddings\":64}"};
+
+struct layer {
+    const struct pen_model *model;
+    enum pen_layer_kind kind;
+    enum pen_recompute recompute;
+};
+
+static uint32_t layer_of(const struct layer *layer)
+{
+    return layer->kind == PEN_LAYER_EMBEDDING ? 0
+           : layer->kind == PEN_LAYER_HEAD    ? BLOCKS + 1
+                                              : 1;
+}
+
+/* Of a network with this layer alone, as src/profiler makes it. */
+static struct pen_profile_layer measure(const struct layer *layer,
+                                        uint32_t ranks, struct pen_group *group)
+{
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
+    struct pen_network *network;
+    struct pen_network_sizes sizes;
+    struct pen_network_options options = {
+        .engine = engine,
+        .model = layer->model,
+        .first_layer = layer_of(layer),
+        .num_layers = 1,
+        .batch = BATCH,
+        .sequence = SEQUENCE,
+        .step_rows = ROWS,
+        .recompute = layer->recompute,
+        .tensor = {.total = ranks, .count = 1, .group = group}};
+    struct pen_text why = PEN_TEXT_EMPTY;
+    struct pen_profile_layer made = {0};
+    if (pen_network_create(&options, &network, &why) != PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    pen_network_sizes(network, &sizes);
+    struct pen_profile_mode *mode = &made.modes[layer->recompute];
+    *mode = (struct pen_profile_mode){.is_there = true,
+                                      .stash_bytes = sizes.stash,
+                                      .hold_bytes = sizes.hold,
+                                      .scratch_bytes =
+                                          pen_network_scratch_bytes(network)};
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        if (!it->is_value_only)
+            made.num_parameters += it->rows * it->columns;
+    }
+    pen_network_free(network);
+    pen_engine_free(engine);
+    return made;
+}
+
+static void expect_bytes(const struct layer *layer, const char *what,
+                         uint64_t predicted, uint64_t taken)
+{
+    uint64_t margin = 4 * 64 + taken / 100;
+    if (predicted > taken + margin || taken > predicted + margin)
+        fail_msg("%s, kind %d, recompute %d: %s is %llu bytes, predicted %llu",
+                 pen_family_name(layer->model->family), (int)layer->kind,
+                 (int)layer->recompute, what, (unsigned long long)taken,
+                 (unsigned long long)predicted);
+}
+
+static void compare(const struct layer *layer, uint32_t ranks)
+{
+    struct thread_world *world = thread_world_create(ranks);
+    struct pen_profile profile = {.micro_batch = BATCH, .sequence = SEQUENCE};
+    struct pen_compute compute = {.model = layer->model,
+                                  .profile = &profile,
+                                  .micro_batch = BATCH,
+                                  .sequence = SEQUENCE,
+                                  .tensor_ranks = ranks};
+    profile.layers[layer->kind] = measure(layer, 1, NULL);
+    struct pen_profile_layer here =
+        measure(layer, ranks, thread_world_group(world, 0));
+    pen_tensor_rank_cut(&compute, &profile);
+    const struct pen_profile_layer *derived = &profile.layers[layer->kind];
+    const struct pen_profile_mode *mode = &derived->modes[layer->recompute];
+    const struct pen_profile_mode *taken = &here.modes[layer->recompute];
+    assert_int_equal(here.num_parameters, derived->num_parameters);
+    expect_bytes(layer, "stash", mode->stash_bytes, taken->stash_bytes);
+    expect_bytes(layer, "hold", mode->hold_bytes, taken->hold_bytes);
+    expect_bytes(layer, "scratch", mode->scratch_bytes, taken->scratch_bytes);
+    thread_world_free(world);
+}
+
+static void a_rank_keeps_what_is_derived(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        struct pen_model *model = parse_model(configs[i]);
+        for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
+            for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
+                for (uint32_t ranks = 2; ranks <= MOST_RANKS; ranks *= 2)
+                    compare(&(struct layer){model, (enum pen_layer_kind)kind,
+                                            (enum pen_recompute)mode},
+                            ranks);
+        pen_model_free(model);
+    }
+}
+
+/* Activations of a micro-batch, per docs/running.md, to each partner. */
+static void a_rank_sends_four_sums_of_a_block(void **state)
+{
+    (void)state;
+    struct pen_model *model = parse_model(configs[0]);
+    struct pen_compute compute = {.model = model,
+                                  .micro_batch = BATCH,
+                                  .sequence = SEQUENCE,
+                                  .tensor_ranks = 2};
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++) {
+        double sum = 0;
+        for (uint32_t i = 0; i < model->num_layers; i++)
+            for (int pass = 0; pass < PEN_PASS_BACKWARD; pass++) {
+                struct pen_tensor_messages sent = pen_tensor_rank_messages(
+                    &compute, pen_model_layer_kind(model, i),
+                    (enum pen_recompute)mode, (enum pen_layer_pass)pass);
+                sum += sent.count * sent.bytes;
+            }
+        double again = mode == PEN_RECOMPUTE_FULL ? BLOCKS : 0;
+        expect_close(4.0 * ROWS * ((4 * BLOCKS + 2 + again) * HIDDEN + 3), sum,
+                     "bytes");
+    }
+    pen_model_free(model);
+}
+
+/* One rank adds what another one sends; each has half of the products. */
+static void seconds_are_shared_and_messages_added(void **state)
+{
+    (void)state;
+    struct pen_model *model = parse_model(configs[0]);
+    struct pen_profile profile = {.micro_batch = BATCH, .sequence = SEQUENCE};
+    struct pen_compute compute = {.model = model,
+                                  .profile = &profile,
+                                  .micro_batch = BATCH,
+                                  .sequence = SEQUENCE,
+                                  .tensor_ranks = 4};
+    double stream = ROWS * HIDDEN;
+    struct pen_profile_mode *mode =
+        &profile.layers[PEN_LAYER_BLOCK].modes[PEN_RECOMPUTE_NONE];
+    mode->is_there = true;
+    mode->passes[PEN_PASS_FORWARD].median_sec = 1;
+    profile.updates[PEN_UPDATE_ADD].median_sec = 0.1 / stream;
+    pen_tensor_rank_cut(&compute, &profile);
+    expect_close(0.2 + 0.8 / 4, mode->passes[PEN_PASS_FORWARD].median_sec,
+                 "norms whole, products shared");
+    struct pen_layer_range block = {.first = 1, .count = 1};
+    expect_close(0, pen_compute_tensor_sec(&compute, &block), "without a link");
+    profile.link = (struct pen_profile_link){true, 1e-3, 1e6};
+    double sum = 1e-3 + 4 * stream / 1e6 + 0.1;
+    expect_close(2 * 4 * sum, pen_compute_tensor_sec(&compute, &block),
+                 "four sums with two partners");
+    struct pen_cost cost;
+    pen_compute_stage(&compute, &block, true, &cost);
+    expect_close(0.2 + 0.8 / 4 + 2 * 2 * sum, cost.forward_sec, "a forward");
+    pen_model_free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_keeps_what_is_derived),
+        cmocka_unit_test(a_rank_sends_four_sums_of_a_block),
+        cmocka_unit_test(seconds_are_shared_and_messages_added)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
