@@ -46,7 +46,8 @@ enum condition {
     LOW_QUERIES,
     LOW_QUERIES_BIAS,
     FULL_QUERIES,
-    SHARED_EXPERTS
+    SHARED_EXPERTS,
+    ROUTER_BIAS
 };
 
 /* Blocks whose MLP is one for all tokens, and blocks with experts. */
@@ -142,7 +143,7 @@ static const struct row mixtral_rows[] = {
     LLAMA_HEAD,
 };
 
-static const struct row deepseek_v3_rows[] = {
+static const struct row deepseek_rows[] = {
     ROW(EMBEDDING, TOKEN_EMBEDDING, MATRIX, "embed_tokens.weight", VOCAB, HIDDEN, ALWAYS),
     ROW(BLOCK, ATTENTION_NORM, NORM, "input_layernorm.weight", HIDDEN, NONE, ALWAYS),
     ROW(BLOCK, Q_DOWN, MATRIX, "self_attn.q_a_proj.weight", QUERY_LOW, HIDDEN, LOW_QUERIES),
@@ -164,7 +165,7 @@ static const struct row deepseek_v3_rows[] = {
     BESIDE_ROW(SHARED_UP, MATRIX, "mlp.shared_experts.up_proj.weight", SHARED_INNER, HIDDEN, SHARED_EXPERTS),
     BESIDE_ROW(SHARED_DOWN, MATRIX, "mlp.shared_experts.down_proj.weight", HIDDEN, SHARED_INNER, SHARED_EXPERTS),
     SPARSE_ROW(ROUTER, "mlp.gate.weight", EXPERTS, HIDDEN, NULL),
-    BESIDE_ROW(ROUTER_OFFSET, FIXED, "mlp.gate.e_score_correction_bias", EXPERTS, NONE, ALWAYS),
+    BESIDE_ROW(ROUTER_OFFSET, FIXED, "mlp.gate.e_score_correction_bias", EXPERTS, NONE, ROUTER_BIAS),
     SPARSE_ROW(EXPERT_GATE, "mlp.experts.", EXPERT_INNER, HIDDEN, ".gate_proj.weight"),
     SPARSE_ROW(EXPERT_UP, "mlp.experts.", EXPERT_INNER, HIDDEN, ".up_proj.weight"),
     SPARSE_ROW(EXPERT_DOWN, "mlp.experts.", HIDDEN, EXPERT_INNER, ".down_proj.weight"),
@@ -193,7 +194,8 @@ static const struct {
     [PEN_FAMILY_QWEN3] = {llama_rows, COUNT_OF(llama_rows)},
     [PEN_FAMILY_MIXTRAL] = {mixtral_rows, COUNT_OF(mixtral_rows)},
     [PEN_FAMILY_QWEN3_MOE] = {qwen3_moe_rows, COUNT_OF(qwen3_moe_rows)},
-    [PEN_FAMILY_DEEPSEEK_V3] = {deepseek_v3_rows, COUNT_OF(deepseek_v3_rows)},
+    [PEN_FAMILY_DEEPSEEK_V2] = {deepseek_rows, COUNT_OF(deepseek_rows)},
+    [PEN_FAMILY_DEEPSEEK_V3] = {deepseek_rows, COUNT_OF(deepseek_rows)},
 };
 
 static bool is_gpt2(const struct pen_model *model)
@@ -270,6 +272,8 @@ static bool is_met(const struct pen_model *model, enum condition condition)
         return model->q_lora_rank == 0;
     case SHARED_EXPERTS:
         return model->shared_intermediate > 0;
+    case ROUTER_BIAS:
+        return model->has_router_bias;
     case ALWAYS:
         break;
     }
@@ -514,10 +518,11 @@ enum { MOST_GROUPS = 64 };
 static bool has_good_groups(const struct pen_model *model)
 {
     uint32_t groups = model->num_expert_groups;
+    uint32_t least = model->has_sigmoid_gates ? 2 : 1;
     if (groups <= 1)
         return true;
     return groups <= MOST_GROUPS && model->num_experts % groups == 0 &&
-           model->num_experts / groups >= 2 && model->chosen_groups >= 1 &&
+           model->num_experts / groups >= least && model->chosen_groups >= 1 &&
            model->chosen_groups <= groups &&
            (uint64_t)model->num_experts / groups * model->chosen_groups >=
                model->experts_per_token;

@@ -34,6 +34,7 @@ enum pen_family {
     PEN_FAMILY_BERT,
     PEN_FAMILY_MIXTRAL,
     PEN_FAMILY_QWEN3_MOE,
+    PEN_FAMILY_DEEPSEEK_V2,
     PEN_FAMILY_DEEPSEEK_V3,
     PEN_FAMILY_GPT_OSS,
     PEN_FAMILY_GENERAL, /* recognised by its keys: model_general.c */

@@ -43,6 +43,7 @@ static const struct defaults families[] = {
     [PEN_FAMILY_BERT] = {"bert", 0, 0, 1e-12, true},
     [PEN_FAMILY_MIXTRAL] = {"mixtral", 0, 0, 1e-5, false},
     [PEN_FAMILY_QWEN3_MOE] = {"qwen3_moe", 0, 0, 1e-6, false},
+    [PEN_FAMILY_DEEPSEEK_V2] = {"deepseek_v2", 0, 0, 1e-6, false},
     [PEN_FAMILY_DEEPSEEK_V3] = {"deepseek_v3", 0, 0, 1e-6, false},
     [PEN_FAMILY_GPT_OSS] = {"gpt_oss", 0, 0, 1e-5, false},
     [PEN_FAMILY_GENERAL] = {"", 0, 0, 1e-6, false}};
@@ -471,6 +472,7 @@ static pen_status read_planned(const struct pen_json *json,
     pen_status status = pen__model_read_planned(json, model, why);
     bool has_scaling = model->family == PEN_FAMILY_MIXTRAL ||
                        model->family == PEN_FAMILY_QWEN3_MOE ||
+                       model->family == PEN_FAMILY_DEEPSEEK_V2 ||
                        model->family == PEN_FAMILY_DEEPSEEK_V3;
     if (status != PEN_OK || !has_scaling)
         return status;

@@ -122,23 +122,36 @@ static const struct row gpt_oss_rows[] = {
     ROW("sliding_window", COUNT, window, POSITIONS, 128, NULL),
 };
 
+#define LATENT_ROWS \
+    ROW("hidden_size", SIZE, hidden, HIDDEN, 0, NULL), \
+    ROW("num_hidden_layers", SIZE, num_blocks, BLOCKS, 0, NULL), \
+    ROW("num_attention_heads", SIZE, num_heads, HEADS, 0, NULL), \
+    ROW("intermediate_size", SIZE, intermediate, WIDTH, 0, NULL), \
+    ROW("max_position_embeddings", SIZE, max_positions, POSITIONS, 0, NULL), \
+    ROW("rms_norm_eps", REAL, norm_eps, 1, 1e-6, NULL), \
+    ROW("rope_theta", REAL, rope.theta, MAX_THETA, 10000, NULL), \
+    ROW("attention_bias", FLAG, has_qkv_bias, 1, false, NULL), \
+    ROW("q_lora_rank", COUNT, q_lora_rank, WIDTH, 1536, NULL), \
+    ROW("kv_lora_rank", SIZE, kv_lora_rank, WIDTH, 0, NULL), \
+    ROW("qk_nope_head_dim", SIZE, qk_nope_dim, WIDTH, 0, NULL), \
+    ROW("qk_rope_head_dim", SIZE, qk_rope_dim, WIDTH, 0, NULL), \
+    ROW("v_head_dim", SIZE, v_head_dim, WIDTH, 0, NULL), \
+    ROW("n_routed_experts", SIZE, num_experts, EXPERTS, 0, "num_local_experts"), \
+    ROW("moe_intermediate_size", SIZE, expert_intermediate, WIDTH, 0, NULL)
+
+static const struct row deepseek_v2_rows[] = {
+    LATENT_ROWS,
+    ROW("num_experts_per_tok", SIZE, experts_per_token, EXPERTS, 0, NULL),
+    ROW("n_shared_experts", COUNT, num_shared_experts, EXPERTS, 2, NULL),
+    ROW("n_group", COUNT, num_expert_groups, EXPERTS, 0, NULL),
+    ROW("topk_group", COUNT, chosen_groups, EXPERTS, 0, NULL),
+    ROW("routed_scaling_factor", REAL, gate_scale, 1e6, 1, NULL),
+    ROW("first_k_dense_replace", TIMES, num_dense_blocks, BLOCKS, 0, NULL),
+};
+
 static const struct row deepseek_v3_rows[] = {
-    ROW("hidden_size", SIZE, hidden, HIDDEN, 0, NULL),
-    ROW("num_hidden_layers", SIZE, num_blocks, BLOCKS, 0, NULL),
-    ROW("num_attention_heads", SIZE, num_heads, HEADS, 0, NULL),
-    ROW("intermediate_size", SIZE, intermediate, WIDTH, 0, NULL),
-    ROW("max_position_embeddings", SIZE, max_positions, POSITIONS, 0, NULL),
-    ROW("rms_norm_eps", REAL, norm_eps, 1, 1e-6, NULL),
-    ROW("rope_theta", REAL, rope.theta, MAX_THETA, 10000, NULL),
-    ROW("attention_bias", FLAG, has_qkv_bias, 1, false, NULL),
-    ROW("q_lora_rank", COUNT, q_lora_rank, WIDTH, 1536, NULL),
-    ROW("kv_lora_rank", SIZE, kv_lora_rank, WIDTH, 0, NULL),
-    ROW("qk_nope_head_dim", SIZE, qk_nope_dim, WIDTH, 0, NULL),
-    ROW("qk_rope_head_dim", SIZE, qk_rope_dim, WIDTH, 0, NULL),
-    ROW("v_head_dim", SIZE, v_head_dim, WIDTH, 0, NULL),
-    ROW("n_routed_experts", SIZE, num_experts, EXPERTS, 0, "num_local_experts"),
+    LATENT_ROWS,
     ROW("num_experts_per_tok", COUNT, experts_per_token, EXPERTS, 8, NULL),
-    ROW("moe_intermediate_size", SIZE, expert_intermediate, WIDTH, 0, NULL),
     ROW("n_shared_experts", COUNT, num_shared_experts, EXPERTS, 1, NULL),
     ROW("n_group", COUNT, num_expert_groups, EXPERTS, 8, NULL),
     ROW("topk_group", COUNT, chosen_groups, EXPERTS, 4, NULL),
@@ -316,6 +329,19 @@ static pen_status finish_gpt_oss(const struct pen_json *json,
     return check_layer_types(json, model, why);
 }
 
+static pen_status finish_latent(struct pen_model *model, struct pen_text *why)
+{
+    model->rope.kind = PEN_ROPE_DEFAULT;
+    model->head_dim = model->qk_nope_dim + model->qk_rope_dim;
+    model->num_kv_heads = model->num_heads;
+    model->has_attention_out_bias = model->has_qkv_bias;
+    if ((uint64_t)model->num_heads * model->v_head_dim <= WIDTH)
+        return PEN_OK;
+    pen_why(why, "v_head_dim is %u, too large for %u heads", model->v_head_dim,
+            model->num_heads);
+    return PEN_INVALID;
+}
+
 static pen_status finish_deepseek_v3(const struct pen_json *json,
                                      struct pen_model *model,
                                      struct pen_text *why)
@@ -324,21 +350,64 @@ static pen_status finish_deepseek_v3(const struct pen_json *json,
     bool is_normal = true;
     pen_status status =
         pen__config_flag(json, "norm_topk_prob", &is_normal, why);
+    if (status == PEN_OK)
+        status = finish_latent(model, why);
     if (status != PEN_OK)
         return status;
     model->has_plain_gates = !is_normal;
     model->has_sigmoid_gates = true;
-    model->rope.kind = PEN_ROPE_DEFAULT;
-    model->head_dim = model->qk_nope_dim + model->qk_rope_dim;
-    model->num_kv_heads = model->num_heads;
-    model->has_attention_out_bias = model->has_qkv_bias;
     model->has_router_bias = true;
-    if ((uint64_t)model->num_heads * model->v_head_dim > WIDTH) {
-        pen_why(why, "v_head_dim is %u, too large for %u heads",
-                model->v_head_dim, model->num_heads);
+    return pen__config_number(json, "moe_layer_freq", 1, 1, &every, why);
+}
+
+/* How a router of DeepSeek V2 chooses; the value is whether groups count. */
+static const struct pen__config_word topk_methods[] = {
+    {"greedy", false}, {"group_limited_greedy", true}};
+
+static pen_status read_groups(const struct pen_json *json,
+                              struct pen_model *model, struct pen_text *why)
+{
+    int has_groups = false;
+    pen_status status =
+        pen__config_word(json, "topk_method", topk_methods,
+                         COUNT_OF(topk_methods), &has_groups, why);
+    if (status != PEN_OK)
+        return status;
+    if (has_groups && model->num_expert_groups == 0) {
+        pen_why(why, "n_group is missing; topk_method group_limited_greedy "
+                     "needs it");
         return PEN_INVALID;
     }
-    return pen__config_number(json, "moe_layer_freq", 1, 1, &every, why);
+    if (!has_groups) {
+        model->num_expert_groups = 0;
+        model->chosen_groups = 0;
+    }
+    return PEN_OK;
+}
+
+/* transformers does not read norm_topk_prob here, the published code does. */
+static pen_status finish_deepseek_v2(const struct pen_json *json,
+                                     struct pen_model *model,
+                                     struct pen_text *why)
+{
+    static const struct pen__config_word scores[] = {{"softmax", 0}};
+    double every = 1;
+    int score = 0;
+    pen_status status = finish_latent(model, why);
+    model->has_plain_gates = true;
+    model->has_neighbour_rope = true;
+    if (status == PEN_OK)
+        status = pen__config_demand(json, "norm_topk_prob", false, why);
+    if (status == PEN_OK)
+        status = pen__config_demand(json, "mlp_bias", false, why);
+    if (status == PEN_OK)
+        status = pen__config_word(json, "scoring_func", scores,
+                                  COUNT_OF(scores), &score, why);
+    if (status == PEN_OK)
+        status = read_groups(json, model, why);
+    return status == PEN_OK
+               ? pen__config_number(json, "moe_layer_freq", 1, 1, &every, why)
+               : status;
 }
 
 static const struct family {
@@ -369,6 +438,8 @@ static const struct family {
                          PLAIN("hidden_act", PEN_ACTIVATION_GELU)},
     [PEN_FAMILY_MIXTRAL] = {ROWS(mixtral_rows, finish_mixtral), GATED},
     [PEN_FAMILY_QWEN3_MOE] = {ROWS(qwen3_moe_rows, finish_qwen3_moe), GATED},
+    [PEN_FAMILY_DEEPSEEK_V2] = {ROWS(deepseek_v2_rows, finish_deepseek_v2),
+                                GATED},
     [PEN_FAMILY_DEEPSEEK_V3] = {ROWS(deepseek_v3_rows, finish_deepseek_v3),
                                 GATED},
     [PEN_FAMILY_GPT_OSS] = {ROWS(gpt_oss_rows, finish_gpt_oss), GATED}};
@@ -538,6 +609,9 @@ void pen__model_print_planned(const struct pen_model *model,
     }
     if (model->family == PEN_FAMILY_OPT)
         pen__config_add_flag(out, "do_layer_norm_before", !model->is_post_norm);
+    if (model->family == PEN_FAMILY_DEEPSEEK_V2)
+        pen__config_add_word(out, "topk_method",
+                             topk_methods[model->num_expert_groups > 0].text);
     if (model->family == PEN_FAMILY_DEEPSEEK_V3)
         pen__config_add_flag(out, "norm_topk_prob", !model->has_plain_gates);
     if (model->family == PEN_FAMILY_QWEN3_MOE) {

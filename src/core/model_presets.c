@@ -37,6 +37,7 @@ enum series_name {
     QWEN_3_MOE,
     QWEN_35,
     QWEN_35_MOE,
+    DEEPSEEK_V2,
     DEEPSEEK,
     DEEPSEEK_V32,
     DEEPSEEK_V4,
@@ -99,6 +100,16 @@ static const struct series {
                     "'rope_theta':1000000.0,'num_experts':128,"
                     "'num_experts_per_tok':8,'norm_topk_prob':true,"
                     "'torch_dtype':'bfloat16'"},
+    [DEEPSEEK_V2] = {llama_keys,
+                     "'model_type':'deepseek_v2','vocab_size':102400,"
+                     "'max_position_embeddings':163840,'kv_lora_rank':512,"
+                     "'qk_nope_head_dim':128,'qk_rope_head_dim':64,"
+                     "'v_head_dim':128,'num_experts_per_tok':6,"
+                     "'n_shared_experts':2,'first_k_dense_replace':1,"
+                     "'rope_scaling':{'type':'yarn','factor':40,"
+                     "'mscale':0.707,'mscale_all_dim':0.707,"
+                     "'original_max_position_embeddings':4096},"
+                     "'torch_dtype':'bfloat16'"},
     [DEEPSEEK] = {llama_keys,
                   "'model_type':'deepseek_v3','vocab_size':129280,"
                   "'max_position_embeddings':163840,'q_lora_rank':1536,"
@@ -262,6 +273,8 @@ static const struct preset {
     {"qwen3.5-35b-a3b",  QWEN_35_MOE, {2048,  40,  16,   2,     0}, DELTA("32") "," QWEN_EXPERTS("256", "8", "512")},
     {"qwen3.5-122b-a10b", QWEN_35_MOE, {3072, 48,  32,   2,     0}, DELTA("64") "," QWEN_EXPERTS("256", "8", "1024")},
     {"qwen3.5-397b-a17b", QWEN_35_MOE, {4096, 60,  32,   2,     0}, DELTA("64") "," QWEN_EXPERTS("512", "10", "1024")},
+    {"deepseek-v2-lite", DEEPSEEK_V2, { 2048, 27,  16,  16, 10944}, "'q_lora_rank':null,'n_routed_experts':64,'moe_intermediate_size':1408"},
+    {"deepseek-v2",      DEEPSEEK_V2, { 5120, 60, 128, 128, 12288}, "'q_lora_rank':1536,'n_routed_experts':160,'moe_intermediate_size':1536,'n_group':8,'topk_group':3,'topk_method':'group_limited_greedy','routed_scaling_factor':16.0"},
     {"deepseek-v3",      DEEPSEEK,   { 7168,  61, 128, 128, 18432}, NULL},
     {"deepseek-v3.2",    DEEPSEEK_V32, {7168, 61, 128, 128, 18432}, NULL},
     {"deepseek-v4-flash", DEEPSEEK_V4, {4096, 43,  64,   1,     0},

@@ -22,6 +22,7 @@ static const char *architecture(enum pen_family family)
         [PEN_FAMILY_BERT] = "BertForMaskedLM",
         [PEN_FAMILY_MIXTRAL] = "MixtralForCausalLM",
         [PEN_FAMILY_QWEN3_MOE] = "Qwen3MoeForCausalLM",
+        [PEN_FAMILY_DEEPSEEK_V2] = "DeepseekV2ForCausalLM",
         [PEN_FAMILY_DEEPSEEK_V3] = "DeepseekV3ForCausalLM",
         [PEN_FAMILY_GPT_OSS] = "GptOssForCausalLM",
         [PEN_FAMILY_GENERAL] = "DecoderForCausalLM"};

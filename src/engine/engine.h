@@ -123,9 +123,10 @@ enum { PEN_MOST_EXPERT_GROUPS = 64 };
  * Which experts take a token, and with which gates. Logits are x W^T, of stats
  * and with the master values of W whatever the dtype. Each row chooses the
  * experts of its largest logits, of equal ones the first; their gates are the
- * softmax over all logits, or over those chosen where `is_normal`. Of sigmoid
- * scores the gates are the scores, divided by their sum where `is_normal`; a
- * group counts as much as its two largest scores, with their offsets.
+ * softmax over all logits, or over those chosen where `is_normal`, times
+ * `scale`. Of sigmoid scores the gates are the scores, divided by their sum
+ * where `is_normal`. A group counts as much as its largest logit, or as its two
+ * largest sigmoids with their offsets.
  *
  * Two losses keep experts busy alike and logits small, with p the softmax over
  * all, `tokens` the number of rows that chose an expert, means over rows:

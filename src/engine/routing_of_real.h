@@ -24,7 +24,7 @@ static double choice_score(const struct pen_router *router, const REAL *logits,
                : score + (double)router->offset->parts[PEN_PART_VALUE][expert];
 }
 
-/* The two largest of a group. */
+/* The two largest of a group together, or the largest of a softmax. */
 static double group_score(const struct pen_router *router, const REAL *logits,
                           size_t group)
 {
@@ -39,7 +39,7 @@ static double group_score(const struct pen_router *router, const REAL *logits,
             second = score;
         }
     }
-    return first + second;
+    return router->is_sigmoid ? first + second : first;
 }
 
 /* A bit for each group that experts are chosen from. */
@@ -149,8 +149,9 @@ static void route_row(const struct pen_router *router, const REAL *logits,
     for (size_t k = 0; k < router->chosen; k++)
         sum += exp((double)logits[choice[k]] - largest);
     for (size_t k = 0; k < router->chosen; k++)
-        gates[k] = (REAL)(exp((double)logits[choice[k]] - largest) /
-                          (router->is_normal ? sum : all));
+        gates[k] =
+            (REAL)(scale_of(router) * exp((double)logits[choice[k]] - largest) /
+                   (router->is_normal ? sum : all));
 }
 
 /* With the sum of gates times their slopes. */
@@ -164,7 +165,7 @@ static double sigmoid_slope(const struct pen_router *router, REAL logit,
 
 /*
  * With the probabilities p of all experts and the slopes g' of the gates g:
- *   normal  l' = g (g' - sum g g')                of those chosen
+ *   normal  l' = g (g' - sum g g' / scale)        of those chosen
  *   plain   l' = p (g' - sum g g')                where others have g' = 0
  *   sigmoid l' = s (1 - s) (scale g' - normal sum g g') / (normal sum s, or 1)
  *   aux     l' += p (a - sum p a),  a = aux experts / (chosen rows^2) tokens
@@ -201,5 +202,6 @@ static void unroute_row(const struct pen_router *router, const REAL *logits,
     for (size_t k = 0; k < router->chosen && !router->is_sigmoid; k++)
         dlogits[choice[k]] +=
             (REAL)((double)gates[k] *
-                   ((double)dgates[k] - (router->is_normal ? common : 0)));
+                   ((double)dgates[k] -
+                    (router->is_normal ? common / scale_of(router) : 0)));
 }

@@ -316,6 +316,27 @@ static pen_status run(struct profiler *profiler, struct pen_text *why)
     return status;
 }
 
+uint64_t pen_profiler_least_bytes(const struct pen_profiler_options *options)
+{
+    /* Value, gradient, two moments; in bf16 a copy of the value. */
+    const uint64_t parameter_bytes = 4 * sizeof(float);
+    const uint64_t copy_bytes = options->is_bf16 ? sizeof(uint16_t) : 0;
+    struct profiler profiler = {.options = options};
+    uint64_t most = 0;
+    if (options->model->images != NULL)
+        return 0;
+    cut_pieces(&profiler);
+    for (uint32_t i = 0; i < profiler.num_pieces; i++) {
+        const struct piece *piece = &profiler.pieces[i];
+        uint64_t count = 0;
+        for (uint32_t k = 0; k < piece->num_layers; k++)
+            count += pen_model_layer_parameters(options->model,
+                                                piece->first_layer + k);
+        most = larger(most, count);
+    }
+    return most * (parameter_bytes + copy_bytes);
+}
+
 pen_status pen_profiler_run(const struct pen_profiler_options *options,
                             struct pen_profile *out, struct pen_text *why)
 {

@@ -101,6 +101,14 @@ run 1 profile --model "$work/nothing" --rounds 5
 err_has "$work/nothing"
 run 1 profile --model preset:llama-4-scout --rounds 5
 err_has 'model_type "llama4_text" is for planning only'
+mkdir "$work/huge"
+cat >"$work/huge/config.json" <<'END'
+{"model_type": "gpt2", "vocab_size": 32, "n_positions": 32, "n_embd": 262144,
+ "n_layer": 16, "n_head": 64}
+END
+run 1 profile --model "$work/huge" --rounds 5
+err_has "profiling needs more than 211"
+err_has "MB, for parameters alone, but "
 run 1 profile "${tiny[@]}" --recompute-granularity none -o "$work/no/p.json"
 err_has "$work/no/p.json"
 finish

@@ -152,6 +152,8 @@ def small_configs():
     yield "qwen3-moe-mixed", transformers.Qwen3MoeConfig(
         **experts, head_dim=8, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=24,
         decoder_sparse_step=2, mlp_only_layers=[0, 1], attention_bias=True)
+    yield "deepseek-v2", transformers.DeepseekV2Config(
+        **latent, q_lora_rank=None, n_shared_experts=2, first_k_dense_replace=1)
     yield "deepseek-v3", transformers.DeepseekV3Config(
         **latent, q_lora_rank=16, n_shared_experts=2, first_k_dense_replace=1)
     yield "deepseek-v3-biases-no-query-rank", transformers.DeepseekV3Config(

@@ -203,6 +203,15 @@ static void experts_are_counted_apart(void **state)
     assert_int_equal(attention + 256 * 7168 + 9 * expert,
                      pen_model_block_products(model, 60));
     pen_model_free(model);
+    /* DeepSeek-V2 (arXiv 2405.04434): 236 B with 21 B, 15.7 B with 2.4 B. */
+    model = load_model("preset:deepseek-v2");
+    assert_int_equal(235741434880, model->num_parameters);
+    assert_int_equal(21375800320, pen_model_active_parameters(model));
+    pen_model_free(model);
+    model = load_model("preset:deepseek-v2-lite");
+    assert_int_equal(15706484224, model->num_parameters);
+    assert_int_equal(2661150208, pen_model_active_parameters(model));
+    pen_model_free(model);
     model = load_model("preset:mixtral-8x7b");
     assert_int_equal(12879925248, pen_model_active_parameters(model));
     assert_int_equal(0, pen_model_mtp_parameters(model));
@@ -222,6 +231,11 @@ static void experts_are_counted_apart(void **state)
 #define MIXTRAL                                                                \
     "\"model_type\":\"mixtral\",\"num_local_experts\":8,"                      \
     "\"num_key_value_heads\":2," SIZES
+#define DEEPSEEK_V2                                                            \
+    "\"model_type\":\"deepseek_v2\",\"n_routed_experts\":8,"                   \
+    "\"num_experts_per_tok\":2,\"moe_intermediate_size\":16,"                  \
+    "\"kv_lora_rank\":8,\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":4,"        \
+    "\"v_head_dim\":8," SIZES
 #define OPT                                                                    \
     "\"model_type\":\"opt\",\"hidden_size\":64,\"ffn_dim\":96,"                \
     "\"num_hidden_layers\":6,\"num_attention_heads\":4,\"vocab_size\":100,"    \
@@ -248,6 +262,23 @@ static void gpt_oss_has_windows_in_turn(void **state)
     for (uint32_t block = 0; block < 6; block++)
         assert_int_equal(block % 2 == 0 ? 128 : 0,
                          pen_model_window(model, block));
+    expect_consistent(model);
+    pen_model_free(model);
+}
+
+static void a_greedy_router_of_deepseek_v2_has_no_groups(void **state)
+{
+    (void)state;
+    struct pen_model *model = parse_model(
+        "{" DEEPSEEK_V2 ",\"n_group\":4,\"topk_group\":2,\"topk_method\":"
+        "\"greedy\"}");
+    assert_int_equal(0, model->num_expert_groups);
+    expect_consistent(model);
+    pen_model_free(model);
+    model = parse_model("{" DEEPSEEK_V2
+                        ",\"n_group\":4,\"topk_group\":2,\"topk_method\":"
+                        "\"group_limited_greedy\"}");
+    assert_int_equal(4, model->num_expert_groups);
     expect_consistent(model);
     pen_model_free(model);
 }
@@ -307,7 +338,7 @@ static void what_is_planned_is_not_trained(void **state)
             expected, sizeof expected,
             "%s: model_type \"%s\" is for planning only; train and profile "
             "support \"gpt2\", \"llama\", \"mistral\", \"qwen2\", \"qwen3\", "
-            "\"mixtral\", \"qwen3_moe\", \"deepseek_v3\"",
+            "\"mixtral\", \"qwen3_moe\", \"deepseek_v2\", \"deepseek_v3\"",
             planned[i], pen_family_name(model->family));
         assert_string_equal(expected, pen_text_string(&why));
         pen_text_release(&why);
@@ -433,6 +464,15 @@ static void refusals_name_the_key(void **state)
          "mlp_only_layers must be a list of the first layers: 0, 1, ..."},
         {"{" QWEN3_MOE ",\"rope_parameters\":3}",
          "rope_parameters must be an object"},
+        {"{" DEEPSEEK_V2 ",\"topk_method\":\"noaux_tc\"}",
+         "topk_method \"noaux_tc\" is not supported; it must be \"greedy\" or "
+         "\"group_limited_greedy\""},
+        {"{" DEEPSEEK_V2 ",\"topk_method\":\"group_limited_greedy\"}",
+         "n_group is missing; topk_method group_limited_greedy needs it"},
+        {"{" DEEPSEEK_V2 ",\"norm_topk_prob\":true}",
+         "norm_topk_prob is true; only false is supported"},
+        {"{" DEEPSEEK_V2 ",\"scoring_func\":\"sigmoid\"}",
+         "scoring_func \"sigmoid\" is not supported; it must be \"softmax\""},
         {"{" GPT_OSS ",\"layer_types\":[]}",
          "layer_types must be a list of 6 strings"},
         {"{" GPT_OSS ",\"layer_types\":[\"full_attention\",1,1,1,1,1]}",
@@ -474,6 +514,7 @@ int main(void)
         cmocka_unit_test(experts_are_counted_apart),
         cmocka_unit_test(sparse_blocks_come_as_the_file_says),
         cmocka_unit_test(gpt_oss_has_windows_in_turn),
+        cmocka_unit_test(a_greedy_router_of_deepseek_v2_has_no_groups),
         cmocka_unit_test(an_encoder_attends_to_both_sides),
         cmocka_unit_test(a_narrow_tied_matrix_goes_to_the_head),
         cmocka_unit_test(what_is_planned_is_not_trained),

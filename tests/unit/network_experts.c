@@ -30,6 +30,12 @@ static const char *const configs[] = {
     "{\"model_type\":\"qwen3_moe\"," SHAPE "\"intermediate_size\":12,"
     "\"num_experts\":3,\"num_experts_per_tok\":1,\"moe_intermediate_size\":4,"
     "\"norm_topk_prob\":false}",
+    "{\"model_type\":\"deepseek_v2\"," SHAPE "\"intermediate_size\":12,"
+    "\"n_routed_experts\":6,\"num_experts_per_tok\":2,\"n_group\":3,"
+    "\"topk_group\":2,\"topk_method\":\"group_limited_greedy\","
+    "\"moe_intermediate_size\":4,\"n_shared_experts\":1,"
+    "\"routed_scaling_factor\":1.7,\"q_lora_rank\":null,\"kv_lora_rank\":4,"
+    "\"qk_nope_head_dim\":2,\"qk_rope_head_dim\":2,\"v_head_dim\":3}",
     "{\"model_type\":\"deepseek_v3\"," SHAPE "\"intermediate_size\":12,"
     "\"n_routed_experts\":6,\"num_experts_per_tok\":2,\"n_group\":3,"
     "\"topk_group\":2,\"moe_intermediate_size\":4,\"n_shared_experts\":2,"

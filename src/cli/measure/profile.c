@@ -11,6 +11,7 @@
 #include "cli/program/progress.h"
 #include "cli/train/engine_word.h"
 #include "cli/train/lost.h"
+#include "host/memory_limit.h"
 #include "host/threads.h"
 #include "profiler/profiler.h"
 #include "runtime/agree.h"
@@ -391,6 +392,35 @@ static pen_status check_blocks(const struct args *args,
     return PEN_INVALID;
 }
 
+/* Ranks of a node measure at the same time, each all layers. */
+static pen_status check_memory(const struct args *args,
+                               const struct pen_model *model,
+                               const struct pen_launch *launch,
+                               struct pen_text *why)
+{
+    struct pen_profiler_options options = {.threads = 0};
+    struct pen_memory_limit limits[PEN_MEMORY_SCOPES];
+    uint32_t ranks =
+        launch->local_size == PEN_LAUNCH_UNKNOWN ? 1 : launch->local_size;
+    set_options(args, model, &options);
+    double bytes = (double)pen_profiler_least_bytes(&options);
+    pen_memory_limits_read("", limits);
+    for (int i = 0; i < PEN_MEMORY_SCOPES; i++) {
+        double needed = i == PEN_MEMORY_PROCESS ? bytes : bytes * ranks;
+        if (needed <= (double)limits[i].free_bytes)
+            continue;
+        pen_why(why,
+                "profiling needs more than %.0f MB, for parameters alone, but "
+                "%s leaves %.0f MB of %.0f MB. Profile a model with fewer or "
+                "narrower layers, or raise the limit",
+                1e-6 * needed, limits[i].source,
+                1e-6 * (double)limits[i].free_bytes,
+                1e-6 * (double)limits[i].limit_bytes);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
 static int start(const struct args *args, struct pen_text *why)
 {
     struct pen_threads_options wanted = {.count = (int)args->threads};
@@ -407,6 +437,8 @@ static int start(const struct args *args, struct pen_text *why)
         status = check_images(args, model, why);
     if (status == PEN_OK)
         status = check_blocks(args, model, why);
+    if (status == PEN_OK)
+        status = check_memory(args, model, &launch, why);
     if (status == PEN_OK)
         status = pen_transport_open(&launch, &transport, why);
     int code = status == PEN_OK
