@@ -111,6 +111,7 @@ def plan(
     sync_steps: Optional[Count] = None,
     spares: Optional[Count] = None,
     repair: Optional[Number] = None,
+    stacks: Optional[Count] = None,
     seed: Optional[Count] = None,
     output: Optional[Path] = None,
 ) -> Answer:
@@ -201,6 +202,9 @@ def plan(
     spares: spare nodes; when not given, predict assumes that there is always one, and plan
         prints the best number
     repair: time after which an exchanged node is a spare again; 24h when not given
+    stacks: also predict replication, and replica groups that hold up to N shards of the batch,
+        so that the others compute those of a group that fails (SPARe); penstock train cannot
+        run them
     seed: seed of the simulated failures; 1 when not given
     output: write the best plan to FILE; plan.svg: a picture
     """
@@ -299,6 +303,7 @@ def predict(
     sync_steps: Optional[Count] = None,
     spares: Optional[Count] = None,
     repair: Optional[Number] = None,
+    stacks: Optional[Count] = None,
     seed: Optional[Count] = None,
     output: Optional[Path] = None,
 ) -> Answer:
@@ -391,6 +396,9 @@ def predict(
     spares: spare nodes; when not given, predict assumes that there is always one, and plan
         prints the best number
     repair: time after which an exchanged node is a spare again; 24h when not given
+    stacks: also predict replication, and replica groups that hold up to N shards of the batch,
+        so that the others compute those of a group that fails (SPARe); penstock train cannot
+        run them
     seed: seed of the simulated failures; 1 when not given
     output: write the plan to FILE; goodput.svg: a picture
     """

@@ -1,6 +1,7 @@
 #include "planner/recovery.h"
 
 #include "planner/optimizer.h"
+#include "planner/stacks.h"
 
 #include <math.h>
 
@@ -193,6 +194,56 @@ void pen_recovery_compare(const struct pen_setting *setting,
     find_interval(wish, &job);
     simulate_way(&job, wish, &out->ways[PEN_RECOVERY_HOLDERS]);
     find_islands(setting, plan, &job, wish, &out->ways[PEN_RECOVERY_ISLANDS]);
+}
+
+/* ---- stacks ---- */
+
+/* Everything of a step that another shard takes again. */
+static double shard_sec(const struct pen_prediction *prediction)
+{
+    const double *spent = prediction->spent;
+    return spent[PEN_SPENDING_FORWARD] + spent[PEN_SPENDING_BACKWARD] +
+           spent[PEN_SPENDING_RECOMPUTE] + spent[PEN_SPENDING_TENSOR] +
+           spent[PEN_SPENDING_CONTEXT] + spent[PEN_SPENDING_EXPERT] +
+           spent[PEN_SPENDING_BUBBLE];
+}
+
+static pen_status find_height(const struct pen_stacked_job *job,
+                              const struct pen_recovery_wish *wish,
+                              struct pen_recovery_stacked *out)
+{
+    struct pen_stacked_job at = *job;
+    uint32_t most =
+        wish->stacks < job->num_groups ? wish->stacks : job->num_groups;
+    for (at.height = 2; at.height <= most; at.height++) {
+        struct pen_stacked_goodput found;
+        pen_status status =
+            pen_stacked_goodput_simulate(&at, wish->seed, &found);
+        if (status != PEN_OK)
+            return status;
+        if (out->height == 0 || found.goodput.share > out->found.goodput.share)
+            *out = (struct pen_recovery_stacked){at.height, found};
+    }
+    return PEN_OK;
+}
+
+pen_status pen_recovery_compare_stacks(const struct pen_plan *plan,
+                                       const struct pen_prediction *prediction,
+                                       const struct pen_recovery_wish *wish,
+                                       struct pen_recovery *recovery)
+{
+    struct pen_stacked_job job = {.job =
+                                      recovery->ways[PEN_RECOVERY_RESTART].job,
+                                  .num_groups = plan->degrees[PEN_DEGREE_DP],
+                                  .shard_sec = shard_sec(prediction)};
+    recovery->num_groups = job.num_groups;
+    if (job.num_groups > PEN_STACKS_MAX_GROUPS)
+        return PEN_OK;
+    pen_status status = find_height(&job, wish, &recovery->stacks);
+    job.is_replicated = true;
+    if (status == PEN_OK)
+        status = find_height(&job, wish, &recovery->replication);
+    return status;
 }
 
 /* ---- spares ---- */

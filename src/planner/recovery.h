@@ -4,6 +4,7 @@
 #include "planner/failure_rate.h"
 #include "planner/goodput.h"
 #include "planner/predict.h"
+#include "planner/stacked_goodput.h"
 
 /*
  * Three ways to go on after a failure, compared by the goodput of one plan.
@@ -57,6 +58,7 @@ struct pen_recovery_wish {
     uint32_t islands;
     uint32_t sync_steps;
     uint32_t spares; /* or PEN_GOODPUT_NO_LIMIT */
+    uint32_t stacks; /* shards of a replica group, at most; 0: no stacks */
     uint64_t seed;
 };
 
@@ -67,6 +69,13 @@ struct pen_recovery_result {
     bool is_there; /* false: the replicas do not divide into islands */
     struct pen_goodput_job job;
     struct pen_goodput goodput;
+};
+
+/* The height with the most goodput; 0 where there are too few or too many
+ * groups. */
+struct pen_recovery_stacked {
+    uint32_t height;
+    struct pen_stacked_goodput found;
 };
 
 struct pen_recovery {
@@ -80,6 +89,10 @@ struct pen_recovery {
     double available_sec;
     double exact_sec;
     double exact_share;
+    /* Of pen_recovery_compare_stacks(). */
+    uint32_t num_groups; /* replicas; 0: not compared */
+    struct pen_recovery_stacked replication;
+    struct pen_recovery_stacked stacks;
 };
 
 /* The ways of a plan that was predicted. */
@@ -89,6 +102,15 @@ void pen_recovery_compare(const struct pen_setting *setting,
                           const struct pen_failure_rate *rate,
                           const struct pen_recovery_wish *wish,
                           struct pen_recovery *out);
+
+/*
+ * Replication and stacks of shards of the same plan, of up to wish->stacks
+ * shards. Spares are always at hand. NOMEM is the only failure.
+ */
+pen_status pen_recovery_compare_stacks(const struct pen_plan *plan,
+                                       const struct pen_prediction *prediction,
+                                       const struct pen_recovery_wish *wish,
+                                       struct pen_recovery *recovery);
 
 /*
  * The number of spare nodes for most goodput of all nodes, spares counted, with

@@ -37,6 +37,27 @@ same "more devices fail more" "$(json 'd["failures"]["rows"][0]["restart"]["good
 grep -q '<svg' "$work/goodput.svg" || fail "no picture"
 grep -q 'restart from disk' "$work/goodput.svg" || fail "no legend"
 
+# Replication and stacks of shards, as the page has them.
+stacks=(predict llama-3.1-405b 2048xh100 --tp 8 --pp 16 --cp 16 --seq-length 96k --global-batch-size 128 --failures llama3
+    --devices 16384,100000,600000 --detect-sec 10 --stacks 12)
+for restart in 300 3600; do
+    run 0 "${stacks[@]}" --restart-sec $restart
+    while read -r row; do
+        grep -qF -- "$row" "$(dirname "$0")/../../docs/failures.md" || fail "docs/failures.md lacks '$row'"
+    done < <(sed -n '/^devices  groups/,/^$/p' "$work/out")
+done
+run 0 "${stacks[@]}" --restart-sec 3600 --json
+same "groups" "$(json '[row["groups"] for row in d["failures"]["rows"]]')" "[8, 48, 292]"
+same "stacks at scale" "$(json '(lambda row: row["restart"]["goodput"] < row["replication"]["goodput"] <
+    0.8 * row["stacks"]["goodput"])(d["failures"]["rows"][2])')" True
+same "few failures" "$(json '(lambda row: row["stacks"]["goodput"] < row["restart"]["goodput"])(d["failures"]["rows"][0])')" True
+run 0 predict gpt2 4xh100 --tp 2 --pp 2 --seq-length 1k --global-batch-size 8 --mtbf 1h --stacks 4 --json
+same "one group" "$(json '(lambda row: (row["groups"], row["stacks"], row["replication"]))(d["failures"]["rows"][0])')" "(1, None, None)"
+run 2 "${stacks[@]}" --spares 3
+err_has "give it without --spares"
+run 2 "${question[@]}" --stacks 4
+err_has "--stacks belongs to a run that fails"
+
 # A figure that is given is taken; slow recoveries are where islands pay.
 run 0 "${question[@]}" --failures meta --devices 100000 --detect-sec 60 --restart-sec 540 --save-sec 2 --reload-sec 30 \
     --checkpoint-interval 5min --islands 5 --sync-steps 20 --pair-share 0 --json

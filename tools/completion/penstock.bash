@@ -115,7 +115,7 @@ _penstock_recipe_options() {
 _penstock_failure_options() {
     echo --failures --mtbf --checkpoint-interval --detect-sec --restart-sec --save-sec \
         --reload-sec --storage-rate --pair-share --islands --sync-steps --spares \
-        --repair --seed
+        --repair --stacks --seed
 }
 
 _penstock_plan_options() {

@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "cli/program/field_rows.h"
+#include "planner/stacks.h"
 
 #define AT(member) offsetof(struct pen__plan_args, failures.member)
 #define MOST_SEC 1e9
@@ -49,6 +50,10 @@ const struct pen__field pen__failure_options[] = {
     TEXT("repair", "TIME", repair,
          "time after which an exchanged node is a spare again; 24h when not "
          "given"),
+    COUNT("stacks", stacks, 2, PEN_STACKS_MAX_HEIGHT,
+          "also predict replication, and replica groups that hold up to N "
+          "shards of the batch, so that the others compute those of a group "
+          "that fails (SPARe); penstock train cannot run them"),
     COUNT("seed", seed, 1, MOST_SEED,
           "seed of the simulated failures; 1 when not given"),
     {.name = NULL}};
@@ -87,10 +92,14 @@ void pen__failure_args_check(const struct pen__failure_args *args,
                   {"sync-steps", args->sync_steps != 0},
                   {"spares", args->spares != PEN_GOODPUT_NO_LIMIT},
                   {"repair", args->repair != NULL},
+                  {"stacks", args->stacks != 0},
                   {"seed", args->seed != 0}};
     if (args->rate != NULL && args->mtbf != NULL)
         argp_error(state, "--failures and --mtbf both say how often a run "
                           "fails; give only one of them");
+    if (args->stacks != 0 && args->spares != PEN_GOODPUT_NO_LIMIT)
+        argp_error(state, "--stacks assumes that an exchanged node is always "
+                          "at hand; give it without --spares");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].is_given && !pen__failure_args_are_given(args))
             argp_error(state,
@@ -148,6 +157,7 @@ pen_status pen__failure_args_read(const struct pen__failure_args *args,
     wish->islands = (uint32_t)args->islands;
     wish->sync_steps = (uint32_t)args->sync_steps;
     wish->spares = (uint32_t)args->spares;
+    wish->stacks = (uint32_t)args->stacks;
     wish->seed = args->seed == 0 ? 1 : args->seed;
     pen_status status = read_mtbf(args, devices, rate, why);
     if (status == PEN_OK)

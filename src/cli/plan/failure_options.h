@@ -25,6 +25,7 @@ struct pen__failure_args {
     uint64_t islands;
     uint64_t sync_steps;
     uint64_t spares; /* PEN_GOODPUT_NO_LIMIT: not given */
+    uint64_t stacks; /* 0: not given */
     uint64_t seed;   /* 0: not given */
 };
 

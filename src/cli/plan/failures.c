@@ -47,6 +47,22 @@ static void compare(const struct pen_setting *setting,
                          &row->recovery);
 }
 
+static pen_status compare_stacks(const struct pen_plan *plan,
+                                 const struct pen_prediction *prediction,
+                                 struct pen__failures *out,
+                                 struct pen__failure_row *row,
+                                 struct pen_text *why)
+{
+    if (out->wish.stacks == 0)
+        return PEN_OK;
+    pen_status status = pen_recovery_compare_stacks(plan, prediction,
+                                                    &out->wish, &row->recovery);
+    if (status != PEN_OK)
+        pen_why(why, "no memory for %u stacks of shards",
+                plan->degrees[PEN_DEGREE_DP]);
+    return status;
+}
+
 /* ---- many devices ---- */
 
 #define MOST_ROWS 16u
@@ -91,8 +107,11 @@ static pen_status add_row(const struct pen__planning *planning, uint64_t ranks,
     pen_status status = scale(planning, ranks, plan, &setting, &cluster, why);
     if (status == PEN_OK)
         status = pen_predict(&setting, plan, &prediction, why);
-    if (status == PEN_OK)
+    if (status == PEN_OK) {
         compare(&setting, plan, &prediction, out);
+        status = compare_stacks(plan, &prediction, out,
+                                &out->rows[out->num_rows - 1], why);
+    }
     pen_prediction_release(&prediction);
     pen_cluster_free(cluster);
     plan->degrees[PEN_DEGREE_DP] = replicas;
@@ -144,9 +163,10 @@ pen_status pen__failures_find(const struct pen__plan_args *args,
         start(&args->failures, pen_plan_num_ranks(plan), MOST_ROWS, out, why);
     if (status == PEN_OK && args->failures.devices != NULL)
         return add_rows(args, planning, plan, out, why);
-    if (status == PEN_OK)
-        compare(&planning->setting, plan, prediction, out);
-    return status;
+    if (status != PEN_OK)
+        return status;
+    compare(&planning->setting, plan, prediction, out);
+    return compare_stacks(plan, prediction, out, &out->rows[0], why);
 }
 
 /* ---- a ranking ---- */
@@ -203,7 +223,8 @@ pen_status pen__failures_rank(const struct pen__plan_args *args,
     if (out->spares == PEN_GOODPUT_NO_LIMIT)
         out->spares = pen_recovery_search_spares(&best->job, out->wish.seed,
                                                  &out->spared);
-    return PEN_OK;
+    return compare_stacks(ranking->found[0].plan, &ranking->found[0].prediction,
+                          out, &out->rows[0], why);
 }
 
 /* ---- a picture ---- */

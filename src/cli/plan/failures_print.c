@@ -123,6 +123,72 @@ static void print_checkpoints(const struct pen__failures *failures,
     pen_table_release(&table);
 }
 
+/* A cell of goodput, and how many shards a group holds. */
+static void add_stacked(struct pen_table *table,
+                        const struct pen_recovery_stacked *way)
+{
+    if (way->height == 0) {
+        pen_table_add(table, "-");
+        pen_table_add(table, "-");
+        return;
+    }
+    pen_table_add(table, "%.2f ± %.2f %%", 100 * way->found.goodput.share,
+                  100 * way->found.goodput.error);
+    pen_table_add(table, "%u", way->height);
+}
+
+static void add_stacked_row(struct pen_table *table,
+                            const struct pen_recovery *row)
+{
+    const struct pen_recovery_stacked *stacks = &row->stacks;
+    pen_table_add(table, "%" PRIu64, row->ranks);
+    pen_table_add(table, "%u", row->num_groups);
+    pen_table_add(table, "%.2f %%",
+                  100 * row->ways[PEN_RECOVERY_RESTART].goodput.share);
+    add_stacked(table, &row->replication);
+    add_stacked(table, stacks);
+    if (stacks->height == 0) {
+        for (int i = 0; i < 4; i++)
+            pen_table_add(table, "-");
+        return;
+    }
+    pen_table_add(table, "%.2f", stacks->found.depth);
+    pen_table_add(table, "%.0f", stacks->found.endured);
+    add_duration(table, stacks->found.interval_sec);
+    pen_table_add(table, "%+.1f %%",
+                  100 * (row->replication.found.goodput.share /
+                             stacks->found.goodput.share -
+                         1));
+}
+
+static void print_stacks(const struct pen__failures *failures,
+                         struct pen_text *out)
+{
+    static const struct pen_column columns[] = {
+        NUMBER("devices"),     NUMBER("groups"),   NUMBER("restart"),
+        NUMBER("replication"), NUMBER("copies"),   NUMBER("stacks"),
+        NUMBER("shards"),      NUMBER("computed"), NUMBER("endured"),
+        NUMBER("save every"),  NUMBER("time")};
+    struct pen_table table;
+    pen_text_add(out,
+                 "\nreplica groups that hold up to %u shards of the batch, and "
+                 "return after a restart only:\n"
+                 "  replication  groups compute copies of the same shards\n"
+                 "  stacks       each shard is computed once, by another group "
+                 "after a failure (SPARe)\n"
+                 "  computed     shards of the busiest group, in the mean\n"
+                 "  endured      failures between two restarts\n"
+                 "  time         of stacks against replication\n"
+                 "penstock train runs neither.\n\n",
+                 failures->wish.stacks);
+    pen_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (uint32_t i = 0; i < failures->num_rows; i++)
+        if (failures->rows[i].recovery.num_groups > 0)
+            add_stacked_row(&table, &failures->rows[i].recovery);
+    pen_table_print(&table, pen__page_width(), out);
+    pen_table_release(&table);
+}
+
 static void print_times(const struct pen__failures *failures,
                         struct pen_text *out)
 {
@@ -171,6 +237,8 @@ void pen__failures_print(const struct pen__failures *failures,
     print_times(failures, out);
     if (!failures->is_ranking)
         print_checkpoints(failures, out);
+    if (failures->wish.stacks > 0)
+        print_stacks(failures, out);
     for (uint32_t i = 0; i < failures->num_rows; i++)
         if (!failures->rows[i].fits)
             pen_text_add(out,
@@ -207,6 +275,18 @@ static json_t *way_json(const struct pen_recovery_result *found, int way)
     return object;
 }
 
+static json_t *stacked_json(const struct pen_recovery_stacked *way)
+{
+    const struct pen_stacked_goodput *found = &way->found;
+    if (way->height == 0)
+        return json_null();
+    return json_pack("{s:f, s:f, s:i, s:f, s:f, s:f}", "goodput",
+                     found->goodput.share, "error", found->goodput.error,
+                     "shards", (int)way->height, "computed", found->depth,
+                     "endured", found->endured, "interval_sec",
+                     found->interval_sec);
+}
+
 static json_t *row_json(const struct pen_recovery *row, bool fits)
 {
     json_t *object = json_pack(
@@ -218,6 +298,12 @@ static json_t *row_json(const struct pen_recovery *row, bool fits)
     for (int way = 0; object != NULL && way < PEN_RECOVERY_WAYS; way++)
         json_object_set_new(object, pen_recovery_names[way],
                             way_json(&row->ways[way], way));
+    if (object != NULL && row->num_groups > 0) {
+        json_object_set_new(object, "groups", json_integer(row->num_groups));
+        json_object_set_new(object, "replication",
+                            stacked_json(&row->replication));
+        json_object_set_new(object, "stacks", stacked_json(&row->stacks));
+    }
     return object;
 }
 
