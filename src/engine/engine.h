@@ -819,6 +819,18 @@ pen_status pen_engine_opencl_create(enum pen_precision dtype,
 /* Adds driver and device with their versions; nothing where there is none. */
 void pen_engine_opencl_describe(const char *device, struct pen_text *out);
 
+/*
+ * F32 or BF16, on a device of CUDA (engine/device/): its number, a part of its
+ * name, or NULL for the first one. INVALID, with what is missing, where there
+ * is none, or where this library was built without kernels for CUDA.
+ */
+pen_status pen_engine_cuda_create(enum pen_precision dtype, const char *device,
+                                  struct pen_text *why,
+                                  struct pen_engine **out);
+
+/* As pen_engine_opencl_describe(). */
+void pen_engine_cuda_describe(const char *device, struct pen_text *out);
+
 /* Whether the processor multiplies bf16 itself, or oneDNN has to pretend. */
 bool pen_engine_onednn_has_bf16(void);
 

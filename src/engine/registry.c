@@ -31,6 +31,12 @@ static pen_status create_opencl(const struct pen_engine_choice *choice,
     return pen_engine_opencl_create(choice->dtype, choice->device, why, out);
 }
 
+static pen_status create_cuda(const struct pen_engine_choice *choice,
+                              struct pen_text *why, struct pen_engine **out)
+{
+    return pen_engine_cuda_create(choice->dtype, choice->device, why, out);
+}
+
 static pen_status create_distant(const struct pen_engine_choice *choice,
                                  struct pen_text *why, struct pen_engine **out)
 {
@@ -53,6 +59,11 @@ static const struct pen_engine_kind kinds[] = {
      .precisions = HAS(F32) | HAS(BF16),
      .create = create_opencl,
      .describe = pen_engine_opencl_describe},
+    {.name = "cuda",
+     .has_devices = true,
+     .precisions = HAS(F32) | HAS(BF16),
+     .create = create_cuda,
+     .describe = pen_engine_cuda_describe},
     {.name = "distant",
      .is_for_tests = true,
      .has_images = true,

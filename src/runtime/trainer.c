@@ -70,11 +70,11 @@ static pen_status check_options(const struct pen_trainer_options *options,
     }
     const struct pen_engine_kind *engine = kind_of(options);
     if (!pen_engine_has(engine, precision_of(options))) {
-        pen_why(
-            why,
-            "--bf16 needs --engine onednn or opencl; the %s engine computes "
-            "in f32 only",
-            engine->name);
+        pen_why(why,
+                "--bf16 needs --engine onednn, opencl or cuda; the %s engine "
+                "computes "
+                "in f32 only",
+                engine->name);
         return PEN_INVALID;
     }
     if (options->model->images != NULL && !engine->has_images) {

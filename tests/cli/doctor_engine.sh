@@ -21,6 +21,18 @@ if "$PENSTOCK" doctor --engine opencl --model "$work/gpt2.json" >"$work/out" 2>"
 else
     err_has "pocl-opencl-icd"
 fi
+about "no libcuda at all, or no kernels"
+if LD_LIBRARY_PATH= "$PENSTOCK" doctor --engine cuda:none-such --model "$work/gpt2.json" >"$work/out" 2>"$work/err"; then
+    fail "it was examined"
+fi
+grep -qE 'needs libcuda.so.1, which|has no kernels for CUDA|no device has this number|knows no device' "$work/err" ||
+    fail "nothing says what is missing"
+[ "$(wc -l <"$work/err")" = 1 ] || fail "more than one line"
+# The libcuda of the tests interprets kernels.
+export LD_LIBRARY_PATH=$build/tests/cuda
+if [ -e "$LD_LIBRARY_PATH/libcuda.so.1" ] && ! grep -q 'has no kernels' "$work/err"; then
+    engines+=(cuda)
+fi
 for engine in "${engines[@]}"; do
     for options in "--model $work/gpt2.json" "--model $work/qwen3.json --bf16 --micro-batch-size 2"; do
         run 0 doctor --engine "$engine" $options --output "$work/report.json" --json
@@ -54,9 +66,9 @@ err_has "--model is required"
 run 2 doctor --model "$work/gpt2.json"
 err_has "need --engine NAME"
 run 2 doctor --engine distant --model "$work/gpt2.json"
-err_has "--engine must be onednn, reference, opencl or opencl:DEVICE, not 'distant'"
+err_has "--engine must be onednn, reference, opencl[:DEVICE] or cuda[:DEVICE], not 'distant'"
 run 2 doctor --engine reference --bf16 --model "$work/gpt2.json"
-err_has "--bf16 needs --engine onednn or opencl"
+err_has "--bf16 needs --engine onednn, opencl or cuda"
 run 1 doctor --engine onednn --model preset:mnist-mlp
 err_has "is for images"
 run 1 doctor --engine onednn --model "$work/gpt2.json" --seq-length 33

@@ -240,7 +240,7 @@ _penstock_words() { # OPTION COMMAND
     --lr-decay-style) echo constant linear cosine WSD ;;
     --lr-wsd-decay-style) echo exponential linear cosine minus_sqrt ;;
     --weight-decay-groups) echo matrices all ;;
-    --engine) echo onednn reference opencl ;;
+    --engine) echo onednn reference opencl cuda ;;
     --target) echo penstock megatron torchtitan deepspeed ;;
     --sharding) echo none zero1 zero2 zero3 ;;
     --data-parallel-sharding-strategy) echo no_shard optim optim_grads optim_grads_params ;;

@@ -21,8 +21,8 @@
 
 static const struct pen__field fields[] = {
     TEXT("engine", "NAME", engine,
-         "examine an engine in place of the machine: onednn, reference, opencl "
-         "or opencl:DEVICE; needs --model"),
+         "examine an engine (with --model), not the machine: onednn, "
+         "reference, opencl[:DEVICE] or cuda[:DEVICE]"),
     TEXT("model", "MODEL", model,
          "config.json, a folder with one, or preset:NAME, whose operations "
          "the engine computes"),
@@ -50,7 +50,7 @@ static void check(void *context, const struct argp_state *state)
     const struct pen_engine_kind *kind =
         pen__engine_word(args->engine, &device, state);
     if (args->is_bf16 && !pen_engine_has(kind, PEN_PRECISION_BF16))
-        argp_error(state, "--bf16 needs --engine onednn or opencl");
+        argp_error(state, "--bf16 needs --engine onednn, opencl or cuda");
 }
 
 static const struct pen__line command_line = {

@@ -61,7 +61,8 @@ static const struct pen__field fields[] = {
          "tokens per sequence; the model's positions when not given"),
     FLAG("bf16", is_bf16, "products and activations in bf16"),
     TEXT("engine", "NAME", engine_name,
-         "onednn, reference (plain loops), opencl or opencl:DEVICE; onednn "
+         "onednn, reference (plain loops), opencl[:DEVICE] or cuda[:DEVICE]; "
+         "onednn "
          "when not given"),
     COUNT("threads", threads, 1, 4096,
           "compute threads; OMP_NUM_THREADS, or one per core, when not "
@@ -102,7 +103,7 @@ static void check(void *context, const struct argp_state *state)
     pen__line_require(state, args->model != NULL, "model");
     args->engine = pen__engine_word(args->engine_name, &args->device, state);
     if (args->is_bf16 && !pen_engine_has(args->engine, PEN_PRECISION_BF16))
-        argp_error(state, "--bf16 needs --engine onednn or opencl");
+        argp_error(state, "--bf16 needs --engine onednn, opencl or cuda");
     if (!read_sizes(args))
         argp_error(state,
                    "--micro-batch-size must be up to %d ascending numbers "

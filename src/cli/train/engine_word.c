@@ -8,8 +8,8 @@ const struct pen_engine_kind *pen__engine_word(const char *text,
         pen_engine_read(text != NULL ? text : "onednn", device);
     if (kind == NULL || kind->is_for_tests)
         argp_error(state,
-                   "--engine must be onednn, reference, opencl or "
-                   "opencl:DEVICE, not '%s'",
+                   "--engine must be onednn, reference, opencl[:DEVICE] or "
+                   "cuda[:DEVICE], not '%s'",
                    text);
     return kind;
 }

@@ -49,7 +49,8 @@ static const struct pen__field fields[] = {
          "samples per micro-batch; 1 when not given"),
     FLAG("bf16", is_bf16, "products in bf16"),
     TEXT("engine", "NAME", engine_name,
-         "onednn, reference (plain loops), opencl or opencl:DEVICE; onednn "
+         "onednn, reference (plain loops), opencl[:DEVICE] or cuda[:DEVICE]; "
+         "onednn "
          "when not given"),
     COUNT("threads", threads, 1, 4096,
           "compute threads; OMP_NUM_THREADS, or one per core, when not "

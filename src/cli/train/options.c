@@ -120,8 +120,8 @@ static const struct pen__field fields[] = {
          "not given"),
     FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
     TEXT("engine", "NAME[,NAME...]", engine_name,
-         "onednn, reference (plain loops), opencl or opencl:DEVICE (a "
-         "number or a part of a name), sleep:5ms (operations only wait), "
+         "onednn, reference (plain loops), opencl[:DEVICE] or cuda[:DEVICE] "
+         "(a number or a part of a name), sleep:5ms (operations only wait), "
          "sleep:profile (they wait as long as in --profile) or distant (for "
          "tests: plain loops as on a device); onednn when not given. "
          "Several: one for each rank of a pipeline, in its order"),
@@ -494,12 +494,13 @@ static void read_engine(struct pen__train_args *args,
     if (!has_duration && args->profile == NULL)
         argp_error(state, "--engine sleep:profile needs --profile FILE");
     if (!is_known)
-        argp_error(state,
-                   "--engine must be onednn, reference, opencl, opencl:DEVICE "
-                   "or distant, several of them with commas between, or "
-                   "sleep:profile or sleep:DURATION such as sleep:5ms, not "
-                   "'%s'",
-                   name);
+        argp_error(
+            state,
+            "--engine must be onednn, reference, opencl[:DEVICE], "
+            "cuda[:DEVICE] or distant, several of them with commas between, or "
+            "sleep:profile or sleep:DURATION such as sleep:5ms, not "
+            "'%s'",
+            name);
 }
 
 /* int8, int4:256 and the like. */

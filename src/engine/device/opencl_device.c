@@ -1,6 +1,7 @@
 /* Finds libOpenCL, and a device in it. */
 #include "engine/device/opencl.h"
 
+#include "engine/device/symbols.h"
 #include "engine/engine.h"
 
 #include <dlfcn.h>
@@ -19,35 +20,26 @@ struct devices {
 
 static pen_status load(struct pen__opencl_api *api, struct pen_text *why)
 {
-    const struct {
-        const char *symbol;
-        void *place; /* of the pointer */
-    } functions[] = {
+    const struct pen__symbol functions[] = {
 #define FUNCTION(result, name, symbol, arguments) {symbol, &api->name},
         PEN__OPENCL_TABLE(FUNCTION)
 #undef FUNCTION
     };
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
+    const char *missing;
+    if (pen__symbols_find(LIBRARY, functions,
+                          sizeof functions / sizeof *functions, &missing))
+        return PEN_OK;
+    if (missing == NULL)
         pen_why(why,
                 "--engine opencl needs %s (package ocl-icd-libopencl1), and a "
                 "driver for the device (for processors: pocl-opencl-icd): %s",
                 LIBRARY, dlerror());
-        return PEN_INVALID;
-    }
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *found = dlsym(library, functions[i].symbol);
-        if (found == NULL) {
-            pen_why(why,
-                    "--engine opencl needs %s of OpenCL 2.1 or later; the one "
-                    "that is installed has no %s",
-                    LIBRARY, functions[i].symbol);
-            dlclose(library);
-            return PEN_INVALID;
-        }
-        memcpy(functions[i].place, &found, sizeof found);
-    }
-    return PEN_OK;
+    else
+        pen_why(why,
+                "--engine opencl needs %s of OpenCL 2.1 or later; the one "
+                "that is installed has no %s",
+                LIBRARY, missing);
+    return PEN_INVALID;
 }
 
 static void describe(const struct pen__opencl_api *api,

@@ -1,4 +1,7 @@
-/* Kernels as CUDA, compiled by clang without a header of CUDA's. */
+/*
+ * Kernels as CUDA, compiled by clang without a header of CUDA's. UNROLL keeps
+ * what a lane owns in registers, where indices have to be constants.
+ */
 typedef unsigned int uint;
 typedef unsigned short ushort;
 #define KERNEL(name, sizes)                                                    \
@@ -24,6 +27,7 @@ typedef unsigned short ushort;
     }                                                                          \
     __nvvm_bar_sync(0);
 #define INLINE static __attribute__((device)) inline
+#define UNROLL _Pragma("unroll")
 #define FMA(a, b, c) __nvvm_fma_rn_f(a, b, c)
 #define ROOT(x) __nvvm_sqrt_rn_f(x)
 #define BITS_OF(x) __builtin_bit_cast(uint, x)

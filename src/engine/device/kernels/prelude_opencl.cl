@@ -25,6 +25,7 @@
     }                                                                          \
     barrier(CLK_LOCAL_MEM_FENCE);
 #define INLINE inline
+#define UNROLL
 #define FMA(a, b, c) fma(a, b, c)
 #define ROOT(x) sqrt(x)
 #define BITS_OF(x) as_uint(x)

@@ -31,6 +31,7 @@ typedef unsigned short ushort;
 #define DONE }
 #define MEET }
 #define INLINE static inline
+#define UNROLL
 #define FMA(a, b, c) fmaf(a, b, c)
 #define ROOT(x) sqrtf(x)
 

@@ -29,6 +29,7 @@ KERNEL(product, product)
     const long c_at = batch * n.c_batch + head * n.c_head;
 
     EACH_LANE
+    UNROLL
     for (int i = 0; i < PATCH * PATCH; i++)
         MY(sums)[i] = 0;
     DONE
@@ -59,8 +60,10 @@ KERNEL(product, product)
         const int down_at = lane / PATCH * PATCH;
         const int across_at = lane % PATCH * PATCH;
         for (int d = 0; d < STEP; d++)
+            UNROLL
             for (int i = 0; i < PATCH; i++) {
                 float left = rows_of_a[d * PEN__TILE + down_at + i];
+                UNROLL
                 for (int j = 0; j < PATCH; j++)
                     MY(sums)
                     [i * PATCH + j] =
@@ -70,7 +73,9 @@ KERNEL(product, product)
         MEET
     }
     EACH_LANE
+    UNROLL
     for (int i = 0; i < PATCH; i++)
+        UNROLL
         for (int j = 0; j < PATCH; j++) {
             long row = first_row + lane / PATCH * PATCH + i;
             long column = first_column + lane % PATCH * PATCH + j;

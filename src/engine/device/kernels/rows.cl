@@ -17,7 +17,7 @@ KERNEL(relu_forward, flat)
     OUT(element, y, 1);
     EACH_LANE
     EACH_OF(i, n.count)
-        y[i] = GET(x[i]) < 0 ? PUT(0.0f) : x[i];
+        y[i] = GET(x[i]) <= 0 ? PUT(0.0f) : x[i];
     DONE
 }
 
