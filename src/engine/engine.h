@@ -91,6 +91,7 @@ struct pen_parameter_shape {
     int moments;        /* kept for the optimizer: 0, 1 (SGD), 2 (AdamW) */
     bool is_value_only; /* no gradient either: somebody else trains it */
     bool has_no_room;   /* its gradient gets memory by gradient_place() */
+    bool has_no_value;  /* its value gets memory by value_place() */
 };
 
 enum pen_parameter_part {
@@ -509,6 +510,18 @@ struct pen_engine_ops {
     pen_status (*gradient_place)(struct pen_engine *engine,
                                  struct pen_parameter *parameter, void *at,
                                  struct pen_text *why);
+
+    /*
+     * The same for a value that was made without, in value_bytes() of memory:
+     * the value and all that products read in its place. Values in the same
+     * memory take turns: each is written whole before it is read, and
+     * parameter_value_changed() is called in between.
+     */
+    size_t (*value_bytes)(const struct pen_engine *engine,
+                          const struct pen_parameter *parameter);
+    pen_status (*value_place)(struct pen_engine *engine,
+                              struct pen_parameter *parameter, void *at,
+                              struct pen_text *why);
 
     /*
      * A second gradient, zero at first, for a parameter that is trained. A swap

@@ -56,13 +56,15 @@ pen_status pen__network_add(struct pen_network *network,
         network->capacity = capacity;
     }
     struct pen_engine *engine = network->options.engine;
-    struct pen_parameter_shape shape = {.use = use,
-                                        .rows = added->rows,
-                                        .columns = added->columns,
-                                        .moments = network->options.moments,
-                                        .is_value_only = added->is_value_only,
-                                        .has_no_room =
-                                            network->options.has_no_room};
+    struct pen_parameter_shape shape = {
+        .use = use,
+        .rows = added->rows,
+        .columns = added->columns,
+        .moments = network->options.moments,
+        .is_value_only = added->is_value_only,
+        .has_no_room = network->options.has_no_room,
+        .has_no_value =
+            network->options.has_no_values && !added->is_value_only};
     if (added->is_value_only)
         shape.moments = 0;
     added->layer = network->building;
@@ -245,6 +247,13 @@ void pen_network_set_entrance(struct pen_network *network,
     network->entrance_context = context;
 }
 
+void pen_network_set_visit(struct pen_network *network,
+                           pen_network_visit *visit, void *context)
+{
+    network->visit = visit;
+    network->visit_context = context;
+}
+
 void pen_network_set_observer(struct pen_network *network,
                               pen_network_observer *observer, void *context)
 {
@@ -318,6 +327,25 @@ static void announce(const struct pen_network *network, uint32_t k)
     if (network->entrance != NULL)
         network->entrance(network->entrance_context,
                           network->options.first_layer + k);
+}
+
+static void visit(const struct pen_network *network, uint32_t k, uint32_t next)
+{
+    uint32_t first = network->options.first_layer;
+    if (network->visit != NULL)
+        network->visit(network->visit_context, first + k,
+                       next == PEN_NO_LAYER ? next : first + next);
+}
+
+/* Ahead of a backward: before it comes to the layer ahead of this one, it may
+ * compute the chunk of that one again. */
+static void visit_back(const struct pen_network *network, uint32_t k)
+{
+    const struct pen__places *ahead = k > 0 ? &network->places[k - 1] : NULL;
+    visit(network, k,
+          ahead == NULL          ? PEN_NO_LAYER
+          : ahead->is_recomputed ? ahead->first
+                                 : k - 1);
 }
 
 static void show_output(const struct pen_network *network, uint32_t k,
@@ -400,6 +428,7 @@ void pen_network_forward(struct pen_network *network,
         pass.engine->ops->copy(pass.engine, x, first, network->sizes.input);
     void *region = network->shared_region;
     for (uint32_t k = 0; k < count; k++) {
+        visit(network, k, k + 1 < count ? k + 1 : PEN_NO_LAYER);
         open_layer(network, k, &pass);
         pass.stash = stash_of(network, k, stash, region);
         void *out = k + 1 < count ? input_at(network, k + 1, stash, region) : y;
@@ -476,6 +505,7 @@ static void compute_again(struct pen_network *network, uint32_t k,
     if (!network->places[k].is_recomputed || !ends_chunk(network, k))
         return;
     for (uint32_t j = network->places[k].first; j <= k; j++) {
+        visit(network, j, j < k ? j + 1 : PEN_NO_LAYER);
         open_layer(network, j, &again);
         again.stash = stash_of(network, j, stash, region);
         network->layers[j]->ops->forward(
@@ -500,6 +530,7 @@ void pen_network_backward_input(struct pen_network *network,
         void *region = pen__at(hold, places->region);
         pass.hold = pen__at(hold, places->hold);
         compute_again(network, k, &pass, stash, region);
+        visit_back(network, k);
         pass.stash = stash_of(network, k, stash, region);
         const void *x = input_of(network, k, stash, region);
         void *in = k > 0 ? pen__at(hold, network->places[k - 1].dy) : dx;
@@ -521,6 +552,8 @@ void pen_network_backward_weight(struct pen_network *network,
         void *region = pen__at(hold, places->region);
         pass.hold = pen__at(hold, places->hold);
         pass.stash = stash_of(network, k, stash, region);
+        if (network->options.recompute == PEN_RECOMPUTE_SELECTIVE)
+            visit(network, k, k > 0 ? k - 1 : PEN_NO_LAYER);
         announce(network, k);
         network->layers[k]->ops->backward_weight(
             network->layers[k], &pass, input_of(network, k, stash, region),
@@ -539,6 +572,7 @@ void pen_network_backward(struct pen_network *network,
         open_layer(network, k, &pass);
         void *region = network->shared_region;
         compute_again(network, k, &pass, stash, region);
+        visit_back(network, k);
         pass.stash = stash_of(network, k, stash, region);
         const void *x = input_of(network, k, stash, region);
         void *in = k > 0 ? network->shared_gradients[k % 2] : dx;
@@ -606,6 +640,13 @@ bool pen_network_is_tied(const struct pen_network *network,
     const struct pen_network_parameter *first = pen_network_tied(network);
     return first != NULL && parameter >= first &&
            parameter < first + pen_network_num_tied(network);
+}
+
+bool pen_network_is_of_one_layer(const struct pen_network *network,
+                                 const struct pen_network_parameter *parameter)
+{
+    return !parameter->is_value_only && !parameter->is_of_both_ends &&
+           !pen_network_is_tied(network, parameter);
 }
 
 void pen_network_add_gathered(struct pen_network *network, size_t count,

@@ -49,6 +49,8 @@ struct pen_network {
     void *progress_context;
     pen_network_progress *entrance;
     void *entrance_context;
+    pen_network_visit *visit;
+    void *visit_context;
     pen_network_observer *observer;
     void *observer_context;
 };

@@ -34,6 +34,8 @@
  */
 struct pen_network;
 
+#define PEN_NO_LAYER UINT32_MAX
+
 /*
  * Tensor parallelism: what one network has of a decoder whose products are cut
  * into `total` pieces of the same shape. Heads and the wide half of the MLP are
@@ -85,6 +87,7 @@ struct pen_network_options {
     size_t step_rows;    /* most tokens between two optimizer steps */
     int moments;         /* that the optimizer keeps per parameter */
     bool has_no_room;    /* of gradients: see gradient_place() of the engine */
+    bool has_no_values;  /* likewise: see value_place() */
     enum pen_recompute recompute;
     unsigned modules; /* of selective: 1u << PEN_MODULE_...; 0: cheap ones */
     struct pen_recompute_span span; /* of full */
@@ -192,6 +195,15 @@ void pen_network_set_entrance(struct pen_network *network,
                               pen_network_progress *entrance, void *context);
 
 /*
+ * Called ahead of every pass through a layer that reads its values, as the
+ * model counts them, with the layer that comes next in the same pass
+ * (PEN_NO_LAYER: none), for whoever has to fetch them. May be NULL.
+ */
+typedef void pen_network_visit(void *context, uint32_t layer, uint32_t next);
+void pen_network_set_visit(struct pen_network *network,
+                           pen_network_visit *visit, void *context);
+
+/*
  * Called with every output of a layer that a forward makes and every gradient
  * of one that a backward makes, in the engine's memory; `layer` is the one with
  * that output, as the model counts them. May be NULL.
@@ -219,7 +231,6 @@ void pen_network_forward(struct pen_network *network,
  * first layer, as the model counts them, whose output is not finite;
  * PEN_NO_LAYER when all are. Not for the step.
  */
-#define PEN_NO_LAYER UINT32_MAX
 uint32_t pen_network_first_nonfinite(const struct pen_network *network,
                                      const void *stash, const void *y,
                                      double loss);
@@ -321,6 +332,10 @@ pen_network_tied(const struct pen_network *network);
 uint32_t pen_network_num_tied(const struct pen_network *network);
 bool pen_network_is_tied(const struct pen_network *network,
                          const struct pen_network_parameter *parameter);
+
+/* Whether one layer alone reads a parameter and trains it: it is not tied. */
+bool pen_network_is_of_one_layer(const struct pen_network *network,
+                                 const struct pen_network_parameter *parameter);
 
 /*
  * Parameters of the engine, layer by layer, the same for any range. A parameter

@@ -34,6 +34,13 @@ static pen_status check_profile(const struct pen_setting *setting,
                 "the profile lacks some bytes of a training; measure it again");
         return PEN_INVALID;
     }
+    if (plan->sharding >= PEN_SHARDING_ZERO3) {
+        pen_why(why,
+                "%s: the profile has no seconds of weights that come in layer "
+                "by layer; predict without --profile, or with zero2",
+                pen_sharding_names[plan->sharding]);
+        return PEN_INVALID;
+    }
     if (pen_plan_num_ranks(plan) > 1 && !profile->link.is_there) {
         pen_why(why,
                 "the profile has no link; measure it again under mpirun with "

@@ -55,7 +55,7 @@ bool pen_target_has_sharding(enum pen_target target, uint32_t pp,
 {
     switch (target) {
     case PEN_TARGET_PENSTOCK:
-        return sharding <= PEN_SHARDING_ZERO2;
+        return true;
     case PEN_TARGET_MEGATRON:
         return sharding <= PEN_SHARDING_ZERO1;
     case PEN_TARGET_TORCHTITAN:
@@ -373,7 +373,7 @@ static bool keeps_gradients(const struct pen_setting *setting,
                             const struct pen_candidate *candidate)
 {
     return setting->target == PEN_TARGET_PENSTOCK &&
-           candidate->sharding == PEN_SHARDING_ZERO2 &&
+           candidate->sharding >= PEN_SHARDING_ZERO2 &&
            candidate->num_microbatches > 1;
 }
 
@@ -384,9 +384,10 @@ static pen_status check_sharding(const struct pen_setting *setting,
     uint32_t pp = candidate->degrees[PEN_DEGREE_PP];
     if (keeps_gradients(setting, candidate)) {
         pen_why(why,
-                "zero2: penstock train keeps whole gradients where a rank has "
-                "%u micro-batches in a step; use zero1, or micro-batches of "
+                "%s: penstock train keeps whole gradients where a rank has %u "
+                "micro-batches in a step; use zero1, or micro-batches of "
                 "%" PRIu64,
+                pen_sharding_names[candidate->sharding],
                 candidate->num_microbatches,
                 (uint64_t)candidate->micro_batch * candidate->num_microbatches);
         return PEN_INVALID;

@@ -59,6 +59,7 @@ static pen_status make_reduction(struct pen_exchange *exchange,
         .shares = exchange->options.layout.shares,
         .gradients = sums->gradients,
         .is_sharded = exchange->options.is_sharded,
+        .is_gathered = exchange->options.drops_values,
         .is_cut = pen_layout_group_size(&exchange->options.layout) > 1,
         .is_fast = exchange->options.is_fast,
         .is_sparse = exchange->options.is_sparse,
@@ -93,8 +94,12 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index,
     if (status == PEN_OK)
         status = make_reduction(exchange, stage, sums);
     if (status == PEN_OK && exchange->options.drops_gradients)
-        status = pen_turns_create(stage->network, sums->reduction, &sums->turns,
-                                  why);
+        status = pen_turns_create(stage->network, sums->reduction,
+                                  PEN_PART_GRADIENT, &sums->turns, why);
+    const struct pen_gather_options gathering = {sums->group, stage->network,
+                                                 sums->reduction};
+    if (status == PEN_OK && exchange->options.drops_values)
+        status = pen_gather_create(&gathering, &sums->gather, why);
     if (status == PEN_OK && exchange->options.has_second)
         status = pen__exchange_add_seconds(stage->network);
     return status;
@@ -169,6 +174,7 @@ void pen_exchange_free(struct pen_exchange *exchange)
          i++) {
         pen_gradients_free(exchange->sums[i].gradients);
         pen_turns_free(exchange->sums[i].turns);
+        pen_gather_free(exchange->sums[i].gather);
         pen_reduction_free(exchange->sums[i].reduction);
         pen_transport_group_free(exchange->sums[i].group);
     }
@@ -188,6 +194,8 @@ size_t pen_exchange_bytes(const struct pen_exchange *exchange)
             bytes += pen_reduction_bytes(exchange->sums[i].reduction);
         if (exchange->sums[i].turns != NULL)
             bytes += pen_turns_bytes(exchange->sums[i].turns);
+        if (exchange->sums[i].gather != NULL)
+            bytes += pen_gather_bytes(exchange->sums[i].gather);
     }
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         bytes += pen_tied_bytes(exchange->tied[i]);
@@ -211,24 +219,41 @@ void pen_exchange_poll(struct pen_exchange *exchange)
     for (uint32_t i = 0; i < exchange->num_stages && exchange->options.is_joint;
          i++)
         pen__exchange_poll_tied(exchange, i);
-    for (uint32_t i = 0; i < exchange->num_stages; i++)
+    for (uint32_t i = 0; i < exchange->num_stages; i++) {
         if (exchange->sums[i].reduction != NULL)
             pen_reduction_poll(exchange->sums[i].reduction);
+        if (exchange->sums[i].gather != NULL)
+            pen_gather_poll(exchange->sums[i].gather);
+    }
 }
 
-bool pen_exchange_is_busy(const struct pen_exchange *exchange)
+static bool is_summed(void *context)
 {
-    for (uint32_t i = 0; i < exchange->num_stages; i++) {
-        const struct pen_reduction *reduction = exchange->sums[i].reduction;
-        if (reduction != NULL && !pen_reduction_is_done(reduction))
-            return true;
-    }
-    return false;
+    const struct pen__sums *sums = context;
+    return (sums->reduction == NULL ||
+            pen_reduction_is_done(sums->reduction)) &&
+           (sums->gather == NULL || pen_gather_is_done(sums->gather));
+}
+
+static bool is_done(void *context)
+{
+    const struct pen_exchange *exchange = context;
+    for (uint32_t i = 0; i < exchange->num_stages; i++)
+        if (!is_summed(&exchange->sums[i]))
+            return false;
+    return true;
+}
+
+bool pen_exchange_is_busy(struct pen_exchange *exchange)
+{
+    return !is_done(exchange);
 }
 
 void pen__exchange_begin_sums(struct pen__sums *sums)
 {
     pen_gradients_begin(sums->gradients);
+    if (sums->gather != NULL)
+        pen_gather_forget(sums->gather);
     if (sums->reduction != NULL)
         pen_reduction_begin(sums->reduction);
 }
@@ -246,6 +271,39 @@ void pen_exchange_begin(struct pen_exchange *exchange, uint32_t steps)
         pen__exchange_begin_sums(&exchange->sums[i]);
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         pen_tied_begin(exchange->tied[i], steps);
+}
+
+struct coming {
+    const struct pen_gather *gather;
+    uint32_t layer;
+};
+
+static bool has_come(void *context)
+{
+    const struct coming *coming = context;
+    return pen_gather_has(coming->gather, coming->layer);
+}
+
+/* After a loss the pass ends at its next wait. */
+void pen_exchange_visit(struct pen_exchange *exchange,
+                        const struct pen_stage *stage, uint32_t layer,
+                        uint32_t next)
+{
+    struct pen__sums *sums =
+        &exchange->sums[pen__exchange_index(exchange, stage)];
+    struct coming coming = {sums->gather, layer};
+    if (sums->gather == NULL || sums->has_lost)
+        return;
+    pen_gather_want(sums->gather, layer);
+    if (pen_executor_wait(exchange->options.executor, has_come, &coming,
+                          PEN_NO_RANK) != PEN_OK) {
+        sums->has_lost = true;
+        return;
+    }
+    pen_gather_use(sums->gather, layer);
+    bool is_near = next == layer + 1 || layer == next + 1;
+    if (next != PEN_NO_LAYER && is_near)
+        pen_gather_want(sums->gather, next);
 }
 
 struct leaving {
@@ -328,21 +386,6 @@ void pen_exchange_sync(struct pen_exchange *exchange,
         pen_reduction_start(sums->reduction);
 }
 
-static bool is_summed(void *context)
-{
-    const struct pen__sums *sums = context;
-    return sums->reduction == NULL || pen_reduction_is_done(sums->reduction);
-}
-
-static bool is_done(void *context)
-{
-    const struct pen_exchange *exchange = context;
-    for (uint32_t i = 0; i < exchange->num_stages; i++)
-        if (!is_summed(&exchange->sums[i]))
-            return false;
-    return true;
-}
-
 pen_status pen_exchange_await(struct pen_exchange *exchange,
                               const struct pen_stage *stage)
 {
@@ -380,8 +423,12 @@ static void values_changed(struct pen_exchange *exchange, uint32_t index)
     struct pen_network *network =
         pen_executor_stage(exchange->options.executor, index)->network;
     struct pen_engine *engine = pen_network_engine(network);
+    const struct pen_gather *gather = exchange->sums[index].gather;
     for (size_t i = 0; i < pen_network_num_parameters(network); i++)
-        if (!pen_exchange_owns(exchange, index, i))
+        if (!pen_exchange_owns(exchange, index, i) &&
+            !(gather != NULL &&
+              pen_network_is_of_one_layer(network,
+                                          pen_network_parameter(network, i))))
             engine->ops->parameter_value_changed(
                 engine, pen_network_parameter(network, i)->parameter);
 }
@@ -396,8 +443,11 @@ pen_status pen_exchange_values(struct pen_exchange *exchange)
                                           exchange, PEN_NO_RANK);
     if (status != PEN_OK)
         return status;
-    for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++)
+    for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++) {
         values_changed(exchange, i);
+        if (exchange->sums[i].gather != NULL)
+            pen_gather_forget(exchange->sums[i].gather);
+    }
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         pen_tied_send_value(exchange->tied[i]);
     for (uint32_t i = 0; i < exchange->num_tied && status == PEN_OK; i++)

@@ -18,6 +18,7 @@ struct pen_exchange_options {
     uint32_t num_per_step; /* micro-batches of a copy in a step */
     bool is_sharded;
     bool drops_gradients; /* of parameters that others own, layer by layer */
+    bool drops_values;    /* likewise: owners send them layer by layer */
     bool is_fast;         /* see reduction.h, as the next */
     bool is_sparse;
     bool is_late;    /* no sum sets out before its stage is done */
@@ -39,7 +40,10 @@ bool pen_exchange_owns(const struct pen_exchange *exchange, uint32_t stage,
 
 /* Hooks of the executor: `stage` is one of its stages. */
 void pen_exchange_poll(struct pen_exchange *exchange);
-bool pen_exchange_is_busy(const struct pen_exchange *exchange);
+bool pen_exchange_is_busy(struct pen_exchange *exchange);
+void pen_exchange_visit(struct pen_exchange *exchange,
+                        const struct pen_stage *stage, uint32_t layer,
+                        uint32_t next);
 void pen_exchange_enter(struct pen_exchange *exchange,
                         const struct pen_stage *stage, uint32_t layer);
 void pen_exchange_layer(struct pen_exchange *exchange,

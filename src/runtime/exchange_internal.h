@@ -2,6 +2,7 @@
 #define PEN_RUNTIME_EXCHANGE_INTERNAL_H
 
 #include "runtime/exchange.h"
+#include "runtime/gather.h"
 #include "runtime/gradients.h"
 #include "runtime/reduction.h"
 #include "runtime/tied.h"
@@ -14,6 +15,8 @@ struct pen__sums {
     struct pen_group *group;         /* NULL: the stage is its only member */
     struct pen_reduction *reduction; /* likewise */
     struct pen_turns *turns;         /* NULL: all gradients are kept */
+    struct pen_gather *gather;       /* NULL: all values are kept */
+    bool has_lost;                   /* a member, while it was waited for */
     bool is_tied_head;
     bool is_synced; /* of joint steps: its SYNC has passed, its STEP has not */
     bool is_whole;  /* of a tied head then: the embedding's part has joined */

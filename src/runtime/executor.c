@@ -668,6 +668,18 @@ static void before_layer(void *context, uint32_t layer)
     executor->ready_ns += executor->pass->wait_ns - before;
 }
 
+static void on_visited(void *context, uint32_t layer, uint32_t next)
+{
+    struct pen_executor *executor = context;
+    const struct pen_executor_hooks *hooks = &executor->options.hooks;
+    const struct pen_op *op = &executor->row->ops[executor->position];
+    uint32_t index = pen__executor_find(executor, op->stage);
+    int64_t before = executor->pass->wait_ns;
+    hooks->visit(hooks->context, pen__executor_home(executor, index), layer,
+                 next);
+    executor->ready_ns += executor->pass->wait_ns - before;
+}
+
 /* What is computed again was seen before. */
 static void on_observed(void *context, bool is_backward, uint32_t layer,
                         const void *numbers)
@@ -847,6 +859,9 @@ pen_status pen_executor_run(struct pen_executor *executor,
         pen_network_set_entrance(
             network,
             executor->options.hooks.enter == NULL ? NULL : before_layer,
+            executor);
+        pen_network_set_visit(
+            network, executor->options.hooks.visit == NULL ? NULL : on_visited,
             executor);
         pen_network_set_observer(
             network, pass->observed == NULL ? NULL : on_observed, executor);

@@ -33,6 +33,10 @@ struct pen_executor_hooks {
                     const struct pen_op *op, uint32_t version);
     void (*unuse)(void *context, struct pen_stage *stage,
                   const struct pen_op *op);
+    /* A layer of a stage is about to read its values, and `next` is the one
+     * after it in the same op. */
+    void (*visit)(void *context, struct pen_stage *stage, uint32_t layer,
+                  uint32_t next);
     /* A layer of a stage is about to add its weight gradient. */
     void (*enter)(void *context, struct pen_stage *stage, uint32_t layer);
     /* A layer of a stage has its last weight gradient of the step. */

@@ -41,6 +41,7 @@ struct pen_layout {
                                uneven and there is one copy; borrowed */
     bool drops_gradients;   /* members send those that others own, and keep none
                              */
+    bool drops_values;      /* likewise: they get them layer by layer */
 };
 
 /* Whether this rank has no place in the mesh. */

@@ -223,6 +223,12 @@ bool pen_reduction_owns(const struct pen_reduction *reduction, size_t parameter)
            reduction->owners[parameter] == reduction->options.group->self;
 }
 
+uint32_t pen_reduction_owner(const struct pen_reduction *reduction,
+                             size_t parameter)
+{
+    return reduction->owners[parameter];
+}
+
 /* ---- pieces ---- */
 
 static int compare_pieces(const void *a, const void *b)
@@ -526,6 +532,16 @@ static bool is_finished(struct pen_reduction *reduction, struct lane *lane)
     return true;
 }
 
+/* Whether a value goes to the others when they come to its layer. */
+static bool is_gathered(const struct pen_reduction *reduction,
+                        const struct piece *piece)
+{
+    const struct pen_network *network = reduction->options.network;
+    return reduction->options.is_gathered && reduction->is_sharing &&
+           pen_network_is_of_one_layer(
+               network, pen_network_parameter(network, piece->parameter));
+}
+
 /* Piece n takes lane n modulo their number, on all members. */
 static void start_pieces(struct pen_reduction *reduction)
 {
@@ -535,6 +551,10 @@ static void start_pieces(struct pen_reduction *reduction)
         if (lane->piece != NULL)
             return;
         lane->piece = &reduction->pieces[reduction->num_started++];
+        if (is_gathered(reduction, lane->piece)) {
+            lane->piece = NULL;
+            continue;
+        }
         lane->is_waiting = true;
         if (reduction->options.phantom == NULL)
             show_piece(reduction, lane);

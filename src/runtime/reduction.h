@@ -41,12 +41,14 @@ struct pen_reduction_options {
     const uint32_t *shares; /* logical replicas of each member, whose nodes the
                                gradients keep; NULL: each has one sum */
     const struct pen_gradients *gradients;
-    bool is_sharded; /* parameters have owners */
-    bool is_cut;     /* other ranks have pieces of the same tensors, and the
-                        same owners of these */
-    bool is_fast;    /* sums in whatever order: bits are not promised */
-    bool is_sparse;  /* gradients of token tables: see below; not fast */
-    bool has_second; /* sums second gradients (engine.h) */
+    bool is_sharded;  /* parameters have owners */
+    bool is_gathered; /* values of those of one layer are not shared: others
+                         get them layer by layer (gather.h) */
+    bool is_cut;      /* other ranks have pieces of the same tensors, and the
+                         same owners of these */
+    bool is_fast;     /* sums in whatever order: bits are not promised */
+    bool is_sparse;   /* gradients of token tables: see below; not fast */
+    bool has_second;  /* sums second gradients (engine.h) */
     const struct pen_phantom *phantom; /* or NULL; fast, and sharded means that
                                           sums are scattered and values
                                           gathered, whoever owns them */
@@ -62,6 +64,10 @@ size_t pen_reduction_bytes(const struct pen_reduction *reduction);
 /* Whether this member steps a parameter: always, unless it is sharded. */
 bool pen_reduction_owns(const struct pen_reduction *reduction,
                         size_t parameter);
+
+/* The member that does; sharded. */
+uint32_t pen_reduction_owner(const struct pen_reduction *reduction,
+                             size_t parameter);
 
 /* Before the gradients of a step. */
 void pen_reduction_begin(struct pen_reduction *reduction);

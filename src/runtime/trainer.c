@@ -207,6 +207,14 @@ static bool is_busy(void *context)
             pen_exchange_is_busy(trainer->exchange));
 }
 
+static void on_visit(void *context, struct pen_stage *stage, uint32_t layer,
+                     uint32_t next)
+{
+    struct pen_trainer *trainer = context;
+    if (trainer->exchange != NULL)
+        pen_exchange_visit(trainer->exchange, stage, layer, next);
+}
+
 static void on_enter(void *context, struct pen_stage *stage, uint32_t layer)
 {
     struct pen_trainer *trainer = context;
@@ -300,6 +308,7 @@ pen__trainer_executor_options(struct pen_trainer *trainer)
         .hooks = {.context = trainer,
                   .poll = on_poll,
                   .is_busy = is_busy,
+                  .visit = trainer->layout.drops_values ? on_visit : NULL,
                   .enter = on_enter,
                   .layer = on_layer,
                   .open = on_open,
@@ -416,6 +425,7 @@ static pen_status make_exchange(struct pen_trainer *trainer,
         .num_per_step = trainer->num_per_step,
         .is_sharded = trainer->options.sharding != PEN_SHARDING_NONE,
         .drops_gradients = trainer->layout.drops_gradients,
+        .drops_values = trainer->layout.drops_values,
         .is_fast = trainer->options.has_fast_sums,
         .is_sparse = trainer->options.has_sparse_sums,
         .is_late = trainer->options.has_late_sums,

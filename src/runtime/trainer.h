@@ -90,7 +90,7 @@ struct pen_trainer_options {
      * then; NULL: all alike; borrowed. */
     const uint32_t *replica_shares;
     uint32_t logical_tensor;    /* pieces of a decoder (network.h); 0: one */
-    enum pen_sharding sharding; /* over the members of a part; ZeRO-2 keeps
+    enum pen_sharding sharding; /* over the members of a part; ZeRO-2 and 3 keep
                                    gradients all the same where a member sums
                                    several micro-batches */
     uint32_t tensor_size;       /* ranks that share these; 0: one */
@@ -123,6 +123,10 @@ struct pen_trainer_options {
  */
 bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
                                  uint32_t num_copies);
+
+/* The same of values, which owners send ahead of each layer (ZeRO-3). */
+bool pen_trainer_drops_values(const struct pen_trainer_options *options,
+                              uint32_t num_copies);
 
 /*
  * The parameters are zero: initialize or load them. On failure *out is

@@ -138,6 +138,14 @@ pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
         .sample = trainer->options.sample,
         .micro_batch = trainer->options.micro_batch,
         .num_per_step = 1};
+    const struct pen_executor_options trains =
+        pen__trainer_executor_options(trainer);
+    if (trainer->layout.drops_values) /* others wait for what is owned here */
+        options.hooks =
+            (struct pen_executor_hooks){.context = trains.hooks.context,
+                                        .poll = trains.hooks.poll,
+                                        .is_busy = trains.hooks.is_busy,
+                                        .visit = trains.hooks.visit};
     struct pen_stage *stages;
     uint32_t num_stages;
     if (trainer->evaluator != NULL || trainer->executor == NULL)
@@ -159,13 +167,37 @@ pen_status pen__trainer_run_evaluator(struct pen_trainer *trainer,
                                       struct pen_pass *pass,
                                       struct pen_text *why)
 {
+    bool gathers = trainer->layout.drops_values;
     pen__trainer_set_executor(trainer, trainer->evaluator);
+    if (gathers)
+        pen_exchange_set_executor(trainer->exchange, trainer->evaluator);
     pen_status status = pen_executor_run(trainer->evaluator, pass, why);
     pen__trainer_set_executor(trainer, trainer->executor);
+    if (gathers)
+        pen_exchange_set_executor(trainer->exchange, trainer->executor);
     return status;
 }
 
 /* ---- evaluating ---- */
+
+/*
+ * Members of a part that send each other values visit its layers equally often:
+ * one that has a micro-batch less than others computes its first sample again,
+ * for nobody.
+ */
+static pen_status attend_others(struct pen_trainer *trainer,
+                                struct pen_pass *pass, uint64_t num_passes,
+                                uint64_t num_batches, struct pen_text *why)
+{
+    uint64_t groups = pen_mesh_num_groups(&trainer->layout.mesh);
+    double loss = 0;
+    if (num_passes == (num_batches + groups - 1) / groups)
+        return PEN_OK;
+    pass->number = ++trainer->num_passes;
+    pass->first_sample = 0;
+    pass->losses = &loss;
+    return pen__trainer_run_evaluator(trainer, pass, why);
+}
 
 /* Losses of all micro-batches, each known to one rank, and what is right. */
 static pen_status run_all(struct pen_trainer *trainer,
@@ -175,7 +207,7 @@ static pen_status run_all(struct pen_trainer *trainer,
 {
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_layout *layout = &trainer->layout;
-    uint64_t number = 0;
+    uint64_t number = 0, num_passes = 0;
     double loss = 0;
     struct pen_pass pass = {
         .batches = batches,
@@ -188,6 +220,7 @@ static pen_status run_all(struct pen_trainer *trainer,
     for (uint64_t first = 0; first < count; first += options->micro_batch) {
         if (number % pen_mesh_num_groups(&layout->mesh) ==
             pen_layout_group(layout)) {
+            num_passes++;
             loss = 0;
             pass.number = ++trainer->num_passes;
             pass.first_sample = first;
@@ -201,7 +234,9 @@ static pen_status run_all(struct pen_trainer *trainer,
         number++;
     }
     totals[0] = (double)score->num_right;
-    return PEN_OK;
+    return trainer->layout.drops_values
+               ? attend_others(trainer, &pass, num_passes, number, why)
+               : PEN_OK;
 }
 
 static pen_status evaluate(struct pen_trainer *trainer,

@@ -217,6 +217,13 @@ bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
            options->schedule->shape.placement != PEN_PLACEMENT_REPLICATED;
 }
 
+bool pen_trainer_drops_values(const struct pen_trainer_options *options,
+                              uint32_t num_copies)
+{
+    return options->sharding >= PEN_SHARDING_ZERO3 && num_copies > 1 &&
+           !options->is_forward_only;
+}
+
 /* Of a tensor group. */
 static uint32_t group_size(const struct pen_trainer *trainer)
 {
@@ -264,6 +271,8 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
     layout->shares = options->replica_shares;
     layout->drops_gradients =
         pen_trainer_drops_gradients(options, pen_layout_copies(layout));
+    layout->drops_values =
+        pen_trainer_drops_values(options, pen_layout_copies(layout));
     return PEN_OK;
 }
 
@@ -304,6 +313,29 @@ static pen_status check_context(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
+/* What can be trained with weights that owners send layer by layer. */
+static pen_status check_values(const struct pen_trainer *trainer,
+                               struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    const char *needs = NULL;
+    if (!trainer->layout.drops_values)
+        return PEN_OK;
+    if (options->model->decoder == NULL)
+        needs = "a text model";
+    else if (options->logical_tensor > 1 || options->tensor_size > 1)
+        needs = "whole tensors: drop --logical-tensor and "
+                "--tensor-model-parallel-size";
+    else if (options->context_size > 1)
+        needs = "whole sequences: drop --context-parallel-size";
+    else if (options->sleeps != NULL || options->maker != NULL)
+        needs = "an engine that computes, as --engine onednn";
+    if (needs == NULL)
+        return PEN_OK;
+    pen_why(why, "--sharding zero3 needs %s. Or use --sharding zero1", needs);
+    return PEN_INVALID;
+}
+
 pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
                                     uint32_t num_ranks, struct pen_text *why)
 {
@@ -323,6 +355,8 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
         status = check_parts(trainer, why);
     if (status == PEN_OK && num_parts(trainer) > 1)
         status = check_context(trainer, why);
+    if (status == PEN_OK)
+        status = check_values(trainer, why);
     if (status == PEN_OK)
         status = check_restrictions(trainer, why);
     if (status == PEN_OK)

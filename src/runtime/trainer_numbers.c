@@ -127,6 +127,14 @@ static bool is_finite(struct search *search,
                                      piece.count) == piece.count;
 }
 
+/* Whether this part of a parameter is with its owner alone. */
+static bool is_dropped(const struct pen_trainer *trainer,
+                       enum pen_parameter_part part)
+{
+    return part == PEN_PART_GRADIENT ? trainer->layout.drops_gradients
+                                     : trainer->layout.drops_values;
+}
+
 /* Notes the first parameter, in the order of the model, with such a part. */
 static void look_at_parameters(struct search *search,
                                enum pen_parameter_part part,
@@ -138,8 +146,7 @@ static void look_at_parameters(struct search *search,
         for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
             const struct pen_network_parameter *it =
                 pen_network_parameter(network, i);
-            bool is_elsewhere = part == PEN_PART_GRADIENT &&
-                                trainer->layout.drops_gradients &&
+            bool is_elsewhere = is_dropped(trainer, part) &&
                                 !pen_exchange_owns(trainer->exchange, s, i);
             if (!is_wanted(search, it) || is_elsewhere ||
                 is_finite(search, it, part))
@@ -182,7 +189,9 @@ static uint32_t count_sound(struct search *search, double tensor, uint32_t rank)
         struct pen_network *network = pen_trainer_network(trainer, s);
         for (size_t i = 0; i < pen_network_num_parameters(network); i++)
             has_it |= pen_network_parameter(network, i)->slices[0].tensor ==
-                      (uint32_t)tensor;
+                          (uint32_t)tensor &&
+                      (!is_dropped(trainer, PEN_PART_VALUE) ||
+                       pen_exchange_owns(trainer->exchange, s, i));
     }
     clear(search);
     search->own[PEN__HAS_FOUND] = has_it && !is_damaged;

@@ -176,7 +176,7 @@ static bool adds(const struct pen_trainer *trainer, uint32_t index,
     bool is_first = pen_layout_member(&trainer->layout, stage->stage) == 0;
     if (pen_network_parameter(stage->network, parameter)->is_copy)
         return false;
-    if (pass == PEN_PROBE_GRADIENTS)
+    if (pass == PEN_PROBE_GRADIENTS || trainer->layout.drops_values)
         return (is_first || trainer->options.sharding != PEN_SHARDING_NONE) &&
                pen_exchange_owns(trainer->exchange, index, parameter);
     return is_first &&

@@ -7,25 +7,29 @@ enum { ALIGNMENT = 64 };
 struct pen_turns {
     struct pen_network *network;
     const struct pen_reduction *reduction;
+    enum pen_parameter_part part;
     char *block;
     size_t bytes;
 };
 
-static bool takes_turns(const struct pen_turns *turns, size_t parameter)
+bool pen_turns_has(const struct pen_turns *turns, size_t parameter)
 {
-    const struct pen_network_parameter *it =
-        pen_network_parameter(turns->network, parameter);
-    return !it->is_value_only && !it->is_of_both_ends &&
-           !pen_network_is_tied(turns->network, it) &&
+    return pen_network_is_of_one_layer(
+               turns->network,
+               pen_network_parameter(turns->network, parameter)) &&
            !pen_reduction_owns(turns->reduction, parameter);
 }
 
 static size_t bytes_of(const struct pen_turns *turns, size_t parameter)
 {
     struct pen_engine *engine = pen_network_engine(turns->network);
+    const struct pen_network_parameter *it =
+        pen_network_parameter(turns->network, parameter);
     size_t bytes =
-        pen_network_count(pen_network_parameter(turns->network, parameter)) *
-        pen_precision_bytes(pen_precision_master(engine->dtype));
+        turns->part == PEN_PART_VALUE
+            ? engine->ops->value_bytes(engine, it->parameter)
+            : pen_network_count(it) *
+                  pen_precision_bytes(pen_precision_master(engine->dtype));
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
@@ -34,7 +38,7 @@ static size_t layer_bytes(const struct pen_turns *turns, uint32_t layer)
     size_t bytes = 0;
     for (size_t i = 0; i < pen_network_num_parameters(turns->network); i++)
         if (pen_network_parameter(turns->network, i)->layer == layer &&
-            takes_turns(turns, i))
+            pen_turns_has(turns, i))
             bytes += bytes_of(turns, i);
     return bytes;
 }
@@ -67,27 +71,32 @@ static pen_status place(const struct pen_turns *turns, struct pen_text *why)
         char *at = NULL;
         used = it->layer == layer ? used : 0;
         layer = it->layer;
-        if (takes_turns(turns, i)) {
+        if (pen_turns_has(turns, i)) {
             size_t first = used;
             used += bytes_of(turns, i);
             at = turns->block + (layer % 2 == 0 ? first : turns->bytes - used);
         }
         if (!it->is_value_only)
             status =
-                engine->ops->gradient_place(engine, it->parameter, at, why);
+                turns->part == PEN_PART_VALUE
+                    ? engine->ops->value_place(engine, it->parameter, at, why)
+                    : engine->ops->gradient_place(engine, it->parameter, at,
+                                                  why);
     }
     return status;
 }
 
 pen_status pen_turns_create(struct pen_network *network,
                             const struct pen_reduction *reduction,
+                            enum pen_parameter_part part,
                             struct pen_turns **out, struct pen_text *why)
 {
     struct pen_turns *turns = calloc(1, sizeof *turns);
     pen_status status = PEN_OK;
     if (turns == NULL)
         return PEN_NOMEM;
-    *turns = (struct pen_turns){.network = network, .reduction = reduction};
+    *turns = (struct pen_turns){
+        .network = network, .reduction = reduction, .part = part};
     size_t bytes = most_bytes(turns);
     turns->block =
         pen_engine_take(pen_network_engine(network), PEN_PLACE_ENGINE, bytes);
@@ -124,7 +133,7 @@ void pen_turns_clear(const struct pen_turns *turns, uint32_t layer)
     for (size_t i = 0; i < pen_network_num_parameters(turns->network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(turns->network, i);
-        if (it->layer == layer && takes_turns(turns, i))
+        if (it->layer == layer && pen_turns_has(turns, i))
             engine->ops->gradient_clear(engine, it->parameter);
     }
 }

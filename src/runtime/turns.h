@@ -5,25 +5,30 @@
 
 /*
  * Memory that the gradients of layers have in turns, on a member that sends
- * them to their owners and does not keep them (ZeRO-2):
+ * them to their owners and does not keep them (ZeRO-2), or the values, on one
+ * that gets them from their owners (ZeRO-3):
  *
  *   one end    | layer 6         | layer 4         | layer 2 ...
  *   other end          | layer 5         | layer 3 ...
  *                                              time of a backward ->
  *
  * A layer may be written when the gradients of the layer two behind it have
- * left. Gradients that the member owns have memory of their own, and so does a
- * tied matrix, which is complete last.
+ * left. What the member owns has memory of its own, and so has a tied matrix,
+ * which two layers use and whose gradient is complete last.
  */
 struct pen_turns;
 
-/* Gives all gradients memory: they were made without. On failure *out is
- * untouched. */
+/* Gives this part of all parameters memory: they were made without. On failure
+ * *out is untouched. */
 pen_status pen_turns_create(struct pen_network *network,
                             const struct pen_reduction *reduction,
+                            enum pen_parameter_part part,
                             struct pen_turns **out, struct pen_text *why);
 
-/* Nothing writes gradients any more. */
+/* Whether a parameter takes turns. */
+bool pen_turns_has(const struct pen_turns *turns, size_t parameter);
+
+/* Nothing writes the part any more. */
 void pen_turns_free(struct pen_turns *turns);
 
 size_t pen_turns_bytes(const struct pen_turns *turns);

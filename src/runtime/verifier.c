@@ -37,6 +37,12 @@ pen_status pen_verifier_create(struct pen_trainer *trainer,
                      "differ. Leave it out, or use --sync allreduce");
         return PEN_INVALID;
     }
+    if (layout->drops_values) {
+        pen_why(why, "--verify-interval compares weights that all replicas "
+                     "keep, and with --sharding zero3 each keeps those that it "
+                     "steps. Leave it out, or use --sharding zero2");
+        return PEN_INVALID;
+    }
     if (num_copies == 1 || trainer->options.sleeps != NULL) {
         pen_why(why, "--verify-interval needs replicas to compare, and there "
                      "is one alone. Leave it out, or start more ranks than "

@@ -54,15 +54,24 @@ static bool shares_layers_in_a_tree(const struct pen_training_facts *facts,
     return false;
 }
 
-static bool keeps_whole_weights(const struct pen_training_facts *facts,
-                                struct pen_text *why)
+/* Owners send weights ahead of each layer: all replicas come to the same layers
+ * in the same order (runtime/gather.h). */
+static bool gathers_alike(const struct pen_training_facts *facts,
+                          struct pen_text *why)
 {
-    if (facts->sharding <= PEN_SHARDING_ZERO2)
+    const char *needs = NULL;
+    if (facts->sharding < PEN_SHARDING_ZERO3)
         return true;
-    pen_why(why,
-            "%s: penstock train shards gradients and the optimizer's state, "
-            "not weights",
-            pen_sharding_names[facts->sharding]);
+    if (facts->has_uneven_shares)
+        needs = "equal replicas: leave out --replica-shares";
+    else if (facts->shape != NULL && facts->shape->num_copies > 1)
+        needs = "a schedule with one copy of the model";
+    else if (facts->shape != NULL &&
+             facts->shape->placement == PEN_PLACEMENT_REPLICATED)
+        needs = "stages that all have as many ranks";
+    if (needs == NULL)
+        return true;
+    pen_why(why, "%s needs %s", pen_sharding_names[facts->sharding], needs);
     return false;
 }
 
@@ -445,7 +454,7 @@ static const struct {
 } restrictions[] = {
     {has_whole_layers, "plan with cp and ep 1, or export the plan"},
     {shares_layers_in_a_tree, "use --tp 2, 4 or 8 with --schedule 1f1b"},
-    {keeps_whole_weights, "use zero2, zero1 or none"},
+    {gathers_alike, "or use --sharding zero1"},
     {has_whole_experts, NULL},
     {has_a_known_number, "plan with another --dtype"},
     {has_a_trained_family, NULL},

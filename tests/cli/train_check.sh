@@ -74,8 +74,7 @@ out_has "would start on 4 ranks with pipedream-2bw"
 err_lacks "gradients are not clipped"
 refused "give --clip-grad 0" 'd["schedule"]["name"] = "pipemare"' --clip-grad 1
 refused "zero1 needs a synchronous schedule" 'd["sharding"] = "zero1"'
-refused "zero3: penstock train shards gradients and the optimizer's state, not weights" \
-    'd["sharding"] = "zero3"'
+refused "zero3 needs a synchronous schedule" 'd["sharding"] = "zero3"'
 refused "cp 2: penstock train does not split sequences" \
     'd["degrees"]["cp"] = 2; del d["predicted"]'
 refused "needs a synchronous schedule; pipedream-2bw is asynchronous" \

@@ -216,6 +216,94 @@ static void take_turns(struct pen_engine *engine)
     pen_engine_give(engine, PEN_PLACE_ENGINE, block, bytes);
 }
 
+static struct pen_parameter *make_valueless(struct pen_engine *engine)
+{
+    struct pen_parameter_shape shape = {.use = PEN_PARAMETER_DENSE,
+                                        .rows = ROWS,
+                                        .columns = COLUMNS,
+                                        .has_no_value = true};
+    struct pen_parameter *parameter = NULL;
+    assert_int_equal(PEN_OK, engine->ops->parameter_create(engine, &shape, NULL,
+                                                           &parameter));
+    return parameter;
+}
+
+static void fill_value(struct pen_engine *engine,
+                       struct pen_parameter *parameter, float first)
+{
+    float numbers[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        numbers[i] = first + (float)i;
+    engine->ops->parameter_import(engine, parameter, PEN_PART_VALUE,
+                                  PEN_ORDER_ROWS, numbers);
+}
+
+/* Ones times the weight: sums of its rows, in the engine's type. */
+static void multiply(struct pen_engine *engine, struct pen_parameter *weight,
+                     unsigned char out[ROWS * sizeof(float)])
+{
+    const uint16_t half_one = 0x3f80;
+    const float one = 1;
+    bool is_half = engine->dtype == PEN_PRECISION_BF16;
+    size_t width = is_half ? sizeof half_one : sizeof one;
+    const struct pen_linear linear = {.rows = 1, .weight = weight};
+    char *staging = pen_engine_take(engine, PEN_PLACE_STAGING, COUNT * width);
+    char *x = pen_engine_take(engine, PEN_PLACE_ENGINE, COLUMNS * width);
+    char *y = pen_engine_take(engine, PEN_PLACE_ENGINE, ROWS * width);
+    for (size_t i = 0; i < COLUMNS; i++)
+        memcpy(staging + i * width,
+               is_half ? (const void *)&half_one : (const void *)&one, width);
+    engine->ops->copy(engine, staging, x, COLUMNS * width);
+    assert_int_equal(PEN_OK,
+                     engine->ops->linear_prepare(engine, &linear, NULL));
+    engine->ops->linear_forward(engine, &linear, x, NULL, y);
+    engine->ops->copy(engine, y, staging, ROWS * width);
+    pen_engine_await(engine);
+    memset(out, 0, ROWS * sizeof(float));
+    memcpy(out, staging, ROWS * width);
+    pen_engine_give(engine, PEN_PLACE_STAGING, staging, COUNT * width);
+    pen_engine_give(engine, PEN_PLACE_ENGINE, x, COLUMNS * width);
+    pen_engine_give(engine, PEN_PLACE_ENGINE, y, ROWS * width);
+}
+
+/* Two values in one place give products as one with memory of its own. */
+static void replace_values(struct pen_engine *engine)
+{
+    const struct pen_engine_ops *ops = engine->ops;
+    struct pen_parameter *all[] = {
+        make_valueless(engine), make_valueless(engine), make_valueless(engine)};
+    size_t bytes = ops->value_bytes(engine, all[0]);
+    char *block = pen_engine_take(engine, PEN_PLACE_ENGINE, bytes);
+    assert_true(bytes >= COUNT * sizeof(float));
+    size_t without = ops->memory_bytes(engine);
+    assert_int_equal(PEN_OK, ops->value_place(engine, all[0], block, NULL));
+    assert_int_equal(PEN_OK, ops->value_place(engine, all[1], block, NULL));
+    assert_int_equal(without, ops->memory_bytes(engine));
+    assert_int_equal(PEN_OK, ops->value_place(engine, all[2], NULL, NULL));
+    assert_true(ops->memory_bytes(engine) - without >= COUNT * sizeof(float));
+    fill_value(engine, all[2], -11);
+    unsigned char own[ROWS * sizeof(float)], shared[ROWS * sizeof(float)];
+    multiply(engine, all[2], own);
+    fill_value(engine, all[0], 500);
+    fill_value(engine, all[1], -11);
+    multiply(engine, all[1], shared);
+    assert_memory_equal(own, shared, sizeof own);
+    fill_value(engine, all[2], 500);
+    multiply(engine, all[2], own);
+    fill_value(engine, all[0], 500);
+    multiply(engine, all[0], shared);
+    assert_memory_equal(own, shared, sizeof own);
+    for (int i = 0; i < 3; i++)
+        ops->parameter_free(engine, all[i]);
+    pen_engine_give(engine, PEN_PLACE_ENGINE, block, bytes);
+}
+
+static void values_take_turns(void **state)
+{
+    (void)state;
+    for_all(replace_values);
+}
+
 static void gradients_take_turns(void **state)
 {
     (void)state;
@@ -348,6 +436,7 @@ int main(void)
         cmocka_unit_test(pieces_are_read_and_written),
         cmocka_unit_test(second_gradients_are_shown),
         cmocka_unit_test(gradients_take_turns),
+        cmocka_unit_test(values_take_turns),
         cmocka_unit_test(queue_runs_late),
         cmocka_unit_test(host_cannot_read_or_write_its_memory),
         cmocka_unit_test(foreign_addresses_are_faults),

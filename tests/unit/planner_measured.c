@@ -286,8 +286,8 @@ static void what_was_not_measured_is_refused(void **state)
     plan->degrees[PEN_DEGREE_DP] = plan->logical_replicas = 2;
     plan->sharding = PEN_SHARDING_ZERO3;
     expect_refused(&setting, plan,
-                   "zero3: penstock train shards gradients and the optimizer's "
-                   "state, not weights");
+                   "zero3: the profile has no seconds of weights that come in "
+                   "layer by layer; predict without --profile, or with zero2");
     plan->sharding = PEN_SHARDING_NONE;
     profile.link.is_there = false;
     expect_refused(

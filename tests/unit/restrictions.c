@@ -106,10 +106,11 @@ static void any_training_is_restricted(void **state)
                   "; use --tp 2, 4 or 8 with --schedule 1f1b");
     facts = synchronous();
     facts.sharding = PEN_SHARDING_ZERO3;
+    expect_kept(&facts);
+    facts.has_uneven_shares = true;
     expect_broken(&facts,
-                  "zero3: penstock train shards gradients and the optimizer's "
-                  "state, not weights",
-                  "; use zero2, zero1 or none");
+                  "zero3 needs equal replicas: leave out --replica-shares",
+                  "; or use --sharding zero1");
     facts = synchronous();
     facts.number = PEN_NUMBER_FP16;
     expect_broken(&facts, "penstock train computes in f32 or bf16, not in fp16",

@@ -239,8 +239,8 @@ static double muon_bytes(const struct pen__train_memory_question *question,
 }
 
 /*
- * Gradients that a member does not keep: all that others own but those of a
- * tied matrix, less two layers that follow each other.
+ * Gradients and values that a member does not keep: all that others own but
+ * those of a tied matrix, less two layers that follow each other.
  */
 static double dropped_bytes(const struct pen__train_memory_question *question,
                             const struct pen_layer_range *layers,
@@ -249,7 +249,12 @@ static double dropped_bytes(const struct pen__train_memory_question *question,
     const struct pen_model *model = question->model->decoder;
     const struct pen_trainer_options options = pen__train_layout_options(
         question->layout, question->args, question->model, question->sample);
-    if (!pen_trainer_drops_gradients(&options, num_members))
+    bool is_bf16 = question->args->is_bf16;
+    double per_parameter =
+        (pen_trainer_drops_gradients(&options, num_members) ? 4.0 : 0) +
+        (pen_trainer_drops_values(&options, num_members) ? (is_bf16 ? 6.0 : 4.0)
+                                                         : 0);
+    if (per_parameter <= 0)
         return 0;
     uint32_t last = model->num_layers - 1;
     bool has_head = layers->first + layers->count > last;
@@ -265,7 +270,8 @@ static double dropped_bytes(const struct pen__train_memory_question *question,
         most = larger(most, before + own);
         before = own;
     }
-    return 4.0 * larger(0, all * (num_members - 1) / num_members - most);
+    return per_parameter *
+           larger(0, all * (num_members - 1) / num_members - most);
 }
 
 static double state_bytes(const struct pen__train_memory_question *question,
@@ -441,7 +447,8 @@ static void describe(const struct together *together,
 static const char todo[] =
     "Use a smaller --micro-batch-size or --recompute-granularity full, spread "
     "the model over more ranks (--pipeline-model-parallel-size, "
-    "--tensor-model-parallel-size, --sharding zero1 or zero2), or raise the "
+    "--tensor-model-parallel-size, --sharding zero1, zero2 or zero3), or raise "
+    "the "
     "limit";
 
 pen_status

@@ -174,10 +174,12 @@ static const struct pen__field fields[] = {
     FLAG("use-distributed-optimizer", is_sharded,
          "the same as --sharding zero1"),
     WORD("sharding", sharding, pen_sharding_names,
-         "shard over replicas: none, zero1 (the optimizer's state) or zero2 "
-         "(also gradients); none when not given. Results do not change"),
+         "shard over replicas: none, zero1 (the optimizer's state), zero2 "
+         "(also gradients) or zero3 (also weights); none when not given. "
+         "Results do not change"),
     WORD("data-parallel-sharding-strategy", sharding, strategies,
-         "the same in Megatron's words: no_shard, optim or optim_grads"),
+         "the same in Megatron's words: no_shard, optim, optim_grads or "
+         "optim_grads_params"),
     FLAG("fast-sums", has_fast_sums,
          "sum gradients in any order: faster, but not bit-reproducible "
          "across rank counts"),

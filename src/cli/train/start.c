@@ -389,6 +389,9 @@ pen_status pen__train_tell_sent(struct pen_transport *transport)
                 "summed and %.0f of their sums",
                 sent[PEN_TAG_ACT] + sent[PEN_TAG_GRAD], sent[PEN_TAG_GRADIENT],
                 sent[PEN_TAG_SUM]);
+        if (sent[PEN_TAG_VALUE] > 0)
+            pen_log(PEN_LOG_INFO, "sent %.0f bytes of weights by their owners",
+                    sent[PEN_TAG_VALUE]);
         if (sent[PEN_TAG_TENSOR] > 0)
             pen_log(PEN_LOG_INFO,
                     "sent %.0f bytes between tensor-parallel ranks",

@@ -53,8 +53,10 @@ static void tell_kept_gradients(const struct pen__training *training)
         !pen_trainer_layout(training->trainer)->drops_gradients)
         pen_log(PEN_LOG_INFO,
                 "every rank keeps whole gradients, as with --sharding zero1: "
-                "zero2 needs several replicas, and one micro-batch and one "
-                "logical replica on each. Give a larger --micro-batch-size");
+                "%s shares them out among several replicas with one "
+                "micro-batch and one logical replica each. Give a larger "
+                "--micro-batch-size",
+                pen_sharding_names[training->args.sharding]);
 }
 
 static void warn_of_bf16(const struct pen__training *training)

@@ -33,6 +33,7 @@ struct pen_parameter {
     int num_copies;
     float *second;           /* gradient, or NULL */
     bool is_gradient_placed; /* in memory that is not its own */
+    bool is_value_placed;    /* likewise */
 };
 
 /* Scratch of a fixed size. */

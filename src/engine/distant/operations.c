@@ -451,6 +451,23 @@ static pen_status gradient_place(struct pen_engine *engine,
         inner_of(engine), parameter, pen__distant_reach(engine, at), why);
 }
 
+static size_t value_bytes(const struct pen_engine *engine,
+                          const struct pen_parameter *parameter)
+{
+    const struct pen_engine *inner =
+        ((const struct pen__distant *)engine)->inner;
+    return inner->ops->value_bytes(inner, parameter);
+}
+
+static pen_status value_place(struct pen_engine *engine,
+                              struct pen_parameter *parameter, void *at,
+                              struct pen_text *why)
+{
+    pen__distant_drain(engine);
+    return inner_of(engine)->ops->value_place(
+        inner_of(engine), parameter, pen__distant_reach(engine, at), why);
+}
+
 static pen_status parameter_add_copy(struct pen_engine *engine,
                                      struct pen_parameter *parameter,
                                      struct pen_text *why)
@@ -550,6 +567,8 @@ const struct pen_engine_ops pen__distant_ops = {
     .parameter_value_changed = parameter_value_changed,
     .gradient_clear = gradient_clear,
     .gradient_place = gradient_place,
+    .value_bytes = value_bytes,
+    .value_place = value_place,
     .gradient_add_second = gradient_add_second,
     .gradient_swap = gradient_swap,
     .gradient_add_rows = gradient_add_rows,

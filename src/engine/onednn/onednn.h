@@ -66,6 +66,7 @@ struct pen_parameter {
     struct pen__md half_md;  /* of the copy */
     bool is_gradient_zero;   /* not written since it was cleared */
     bool is_gradient_placed; /* in memory that is not its own */
+    bool is_value_placed;    /* likewise, with the bf16 copy */
     float *second;           /* gradient, as gradient_add_second() adds it */
     bool is_second_zero;
     struct pen__value_copy *copies;

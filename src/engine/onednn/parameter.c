@@ -76,20 +76,24 @@ static pen_status make_copy(struct pen__onednn *self,
     }
     parameter->half_count = (shape->rows + parameter->lanes - 1) /
                             parameter->lanes * parameter->half_block;
+    if (shape->has_no_value)
+        return PEN_OK;
     parameter->half = pen__zeroed(parameter->half_count * sizeof(uint16_t));
     return parameter->half == NULL ? PEN_NOMEM : PEN_OK;
 }
 
-/* Of one value with its copy in bf16. */
-static size_t value_bytes(const struct pen_parameter *parameter)
+/* Of one value with its copy in bf16, where there is one. */
+static size_t bytes_of_value(const struct pen_parameter *parameter)
 {
-    size_t halves = parameter->half == NULL ? 0 : parameter->half_count;
-    return parameter->count * sizeof(float) + halves * sizeof(uint16_t);
+    return parameter->count * sizeof(float) +
+           parameter->half_count * sizeof(uint16_t);
 }
 
 static size_t bytes_of(const struct pen_parameter *parameter)
 {
-    size_t bytes = value_bytes(parameter);
+    bool has_value =
+        parameter->parts[PEN_PART_VALUE] != NULL && !parameter->is_value_placed;
+    size_t bytes = has_value ? bytes_of_value(parameter) : 0;
     for (int part = PEN_PART_GRADIENT; part <= PEN_PART_MOMENT2; part++)
         if (parameter->parts[part] != NULL &&
             !(part == PEN_PART_GRADIENT && parameter->is_gradient_placed))
@@ -98,7 +102,7 @@ static size_t bytes_of(const struct pen_parameter *parameter)
         bytes += parameter->count * sizeof(float);
     for (const struct pen__value_copy *it = parameter->copies; it != NULL;
          it = it->next)
-        bytes += value_bytes(parameter);
+        bytes += bytes_of_value(parameter);
     return bytes;
 }
 
@@ -124,6 +128,10 @@ static void parameter_free(struct pen_engine *engine,
     pen__md_release(&parameter->half_md);
     if (parameter->is_gradient_placed)
         parameter->parts[PEN_PART_GRADIENT] = NULL;
+    if (parameter->is_value_placed) {
+        parameter->parts[PEN_PART_VALUE] = NULL;
+        parameter->half = NULL;
+    }
     for (int part = 0; part <= PEN_PART_MOMENT2; part++)
         pen__zeroed_free(parameter->parts[part],
                          parameter->count * sizeof(float));
@@ -136,7 +144,8 @@ static void parameter_free(struct pen_engine *engine,
 static pen_status add_parts(struct pen_parameter *parameter, int first, int end)
 {
     for (int part = first; part < end; part++) {
-        if (part == PEN_PART_GRADIENT && parameter->shape.has_no_room)
+        if ((part == PEN_PART_GRADIENT && parameter->shape.has_no_room) ||
+            (part == PEN_PART_VALUE && parameter->shape.has_no_value))
             continue;
         parameter->parts[part] = pen__zeroed(parameter->count * sizeof(float));
         if (parameter->parts[part] == NULL)
@@ -204,7 +213,7 @@ static pen_status parameter_add_copy(struct pen_engine *engine,
     while (*end != NULL)
         end = &(*end)->next;
     *end = copy; /* freed with the parameter from here on */
-    self->parameter_bytes += value_bytes(parameter);
+    self->parameter_bytes += bytes_of_value(parameter);
     copy->value = pen__zeroed(parameter->count * sizeof(float));
     if (parameter->half != NULL)
         copy->half = pen__zeroed(parameter->half_count * sizeof(uint16_t));
@@ -340,6 +349,41 @@ static pen_status gradient_place(struct pen_engine *engine,
     return parameter->parts[PEN_PART_GRADIENT] == NULL ? PEN_NOMEM : PEN_OK;
 }
 
+/* Where the bf16 copy begins behind a value that was placed. */
+static size_t half_at(const struct pen_parameter *parameter)
+{
+    enum { LINE = 64 };
+    return (parameter->count * sizeof(float) + LINE - 1) / LINE * LINE;
+}
+
+static size_t value_bytes(const struct pen_engine *engine,
+                          const struct pen_parameter *parameter)
+{
+    (void)engine;
+    return half_at(parameter) + parameter->half_count * sizeof(uint16_t);
+}
+
+static pen_status value_place(struct pen_engine *engine,
+                              struct pen_parameter *parameter, void *at,
+                              struct pen_text *why)
+{
+    struct pen__onednn *self = (struct pen__onednn *)engine;
+    size_t halves = parameter->half_count * sizeof(uint16_t);
+    (void)why;
+    PEN_BUG_UNLESS(parameter->parts[PEN_PART_VALUE] == NULL);
+    self->parameter_bytes -= bytes_of(parameter);
+    parameter->is_value_placed = at != NULL;
+    parameter->parts[PEN_PART_VALUE] =
+        at != NULL ? at : pen__zeroed(parameter->count * sizeof(float));
+    if (halves > 0)
+        parameter->half = at != NULL ? (void *)((char *)at + half_at(parameter))
+                                     : pen__zeroed(halves);
+    self->parameter_bytes += bytes_of(parameter);
+    bool is_whole = parameter->parts[PEN_PART_VALUE] != NULL &&
+                    (halves == 0 || parameter->half != NULL);
+    return is_whole ? PEN_OK : PEN_NOMEM;
+}
+
 static pen_status gradient_add_second(struct pen_engine *engine,
                                       struct pen_parameter *parameter,
                                       struct pen_text *why)
@@ -384,6 +428,8 @@ void pen__parameter_ops(struct pen_engine_ops *ops)
     ops->parameter_write = pen_host_parameter_write;
     ops->gradient_clear = gradient_clear;
     ops->gradient_place = gradient_place;
+    ops->value_bytes = value_bytes;
+    ops->value_place = value_place;
     ops->gradient_add_second = gradient_add_second;
     ops->gradient_swap = gradient_swap;
 }

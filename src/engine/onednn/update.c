@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <omp.h>
+#include <string.h>
 
 /*
  * A piece of a parameter: `runs` times `length` elements, `stride` apart. Flat
@@ -125,6 +126,9 @@ static void parameter_value_changed(struct pen_engine *engine,
 {
     if (parameter->half == NULL)
         return;
+    if (parameter->is_value_placed && parameter->half_count > parameter->count)
+        memset(parameter->half, 0,
+               parameter->half_count * sizeof *parameter->half);
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
     for (size_t number = 0; number < num_pieces(parameter); number++) {
         struct piece piece = piece_at(parameter, number);

@@ -21,6 +21,7 @@ struct pen_parameter {
     int num_copies;
     REAL *second;            /* gradient, or NULL */
     bool is_gradient_placed; /* in memory that is not its own */
+    bool is_value_placed;    /* likewise */
 };
 
 #include "engine/reference/attention_of_real.h"
@@ -82,6 +83,8 @@ const struct pen_engine_ops REAL_OPS = {
     .parameter_value_changed = parameter_value_changed,
     .gradient_clear = gradient_clear,
     .gradient_place = gradient_place,
+    .value_bytes = value_bytes,
+    .value_place = value_place,
     .gradient_add_second = gradient_add_second,
     .gradient_swap = gradient_swap,
     .gradient_add_rows = gradient_add_rows,

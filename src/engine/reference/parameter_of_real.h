@@ -29,6 +29,8 @@ static void parameter_free(struct pen_engine *engine,
         return;
     if (parameter->is_gradient_placed)
         parameter->parts[PEN_PART_GRADIENT] = NULL;
+    if (parameter->is_value_placed)
+        parameter->parts[PEN_PART_VALUE] = NULL;
     for (int part = 0; part <= PEN_PART_MOMENT2; part++)
         free_array(engine, parameter, parameter->parts[part]);
     for (int i = 0; i < parameter->num_copies; i++)
@@ -42,7 +44,8 @@ static pen_status add_parts(struct pen_engine *engine,
                             struct pen_parameter *parameter, int first, int end)
 {
     for (int part = first; part < end; part++) {
-        if (part == PEN_PART_GRADIENT && parameter->shape.has_no_room)
+        if ((part == PEN_PART_GRADIENT && parameter->shape.has_no_room) ||
+            (part == PEN_PART_VALUE && parameter->shape.has_no_value))
             continue;
         parameter->parts[part] = array_of(engine, parameter);
         if (parameter->parts[part] == NULL)
@@ -194,6 +197,25 @@ static pen_status gradient_place(struct pen_engine *engine,
     parameter->parts[PEN_PART_GRADIENT] =
         at != NULL ? at : array_of(engine, parameter);
     return parameter->parts[PEN_PART_GRADIENT] == NULL ? PEN_NOMEM : PEN_OK;
+}
+
+static size_t value_bytes(const struct pen_engine *engine,
+                          const struct pen_parameter *parameter)
+{
+    (void)engine;
+    return parameter->count * sizeof(REAL);
+}
+
+static pen_status value_place(struct pen_engine *engine,
+                              struct pen_parameter *parameter, void *at,
+                              struct pen_text *why)
+{
+    (void)why;
+    PEN_BUG_UNLESS(parameter->parts[PEN_PART_VALUE] == NULL);
+    parameter->is_value_placed = at != NULL;
+    parameter->parts[PEN_PART_VALUE] =
+        at != NULL ? at : array_of(engine, parameter);
+    return parameter->parts[PEN_PART_VALUE] == NULL ? PEN_NOMEM : PEN_OK;
 }
 
 static pen_status gradient_add_second(struct pen_engine *engine,

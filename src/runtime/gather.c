@@ -1,0 +1,355 @@
+/*
+ * Messages of a layer are pieces of its parameters, a few of them under way at
+ * once, in the order in which layers are asked for:
+ *
+ *   absent --want--> asked: pieces come in --last one--> here --use--> in use
+ *      ^                                                                 |
+ *      '--- forget, or another layer is asked for that takes its place <-'
+ *
+ * N1. What is in use and what is asked for beside it follow each other, so that
+ *     they have different memory.
+ * N2. A layer loses its place only when nothing of it is on its way.
+ * N3. Pieces set out in the same order on all members.
+ */
+#include "runtime/gather.h"
+
+#include "base/bug.h"
+#include "engine/mirror.h"
+
+#include <stdlib.h>
+
+enum {
+    LANES = PEN_REDUCTION_LANES,
+    MOST_ASKED = 2,        /* layers whose pieces have not all set out */
+    PIECE_COUNT = 1 << 20, /* elements, at most */
+    VALUE_CHANNEL = 2      /* of a lane, as the reduction has it */
+};
+
+struct piece {
+    size_t parameter;
+    size_t first;
+    size_t count;
+    uint32_t owner;
+    uint32_t layer; /* of this stage */
+};
+
+/* A piece under way. */
+struct lane {
+    const struct piece *piece; /* NULL: free */
+    bool is_waiting;           /* for its mirror */
+    struct pen_mirror mirror;
+    struct pen_group_request *requests; /* of each member */
+};
+
+struct layer {
+    size_t first; /* of its pieces */
+    size_t end;
+    size_t num_missing; /* pieces that have not come */
+    bool is_there;      /* asked for, at least */
+    bool is_new;        /* not used since it came */
+};
+
+struct pen_gather {
+    struct pen_gather_options options;
+    struct pen_turns *turns;
+    uint32_t first_layer; /* as the model counts them */
+    uint32_t num_layers;
+    struct layer *layers;
+    struct piece *pieces; /* layer by layer */
+    size_t num_pieces;
+    uint32_t asked[MOST_ASKED];
+    uint32_t num_asked;
+    size_t next;          /* piece of the first that was asked for */
+    uint64_t num_set_out; /* piece n of all takes lane n modulo their number */
+    struct lane lanes[LANES];
+};
+
+static bool is_own(const struct pen_gather *gather, const struct piece *piece)
+{
+    return piece->owner == gather->options.group->self;
+}
+
+/* ---- making ---- */
+
+static const struct pen_network_parameter *
+parameter_of(const struct pen_gather *gather, size_t parameter)
+{
+    return pen_network_parameter(gather->options.network, parameter);
+}
+
+static bool is_gathered(const struct pen_gather *gather, size_t parameter)
+{
+    return pen_network_is_of_one_layer(gather->options.network,
+                                       parameter_of(gather, parameter));
+}
+
+static void cut_parameter(struct pen_gather *gather, size_t parameter)
+{
+    const struct pen_network_parameter *it = parameter_of(gather, parameter);
+    uint32_t number = it->layer - gather->first_layer;
+    struct layer *layer = &gather->layers[number];
+    size_t total = pen_network_count(it);
+    if (layer->end == 0)
+        layer->first = gather->num_pieces;
+    for (size_t first = 0; first < total; first += PIECE_COUNT)
+        gather->pieces[gather->num_pieces++] = (struct piece){
+            .parameter = parameter,
+            .first = first,
+            .count = total - first < PIECE_COUNT ? total - first : PIECE_COUNT,
+            .owner = pen_reduction_owner(gather->options.reduction, parameter),
+            .layer = number};
+    layer->end = gather->num_pieces;
+}
+
+/* Parameters come layer by layer. */
+static pen_status make_pieces(struct pen_gather *gather)
+{
+    size_t num = pen_network_num_parameters(gather->options.network);
+    size_t most = 0;
+    gather->first_layer = parameter_of(gather, 0)->layer;
+    gather->num_layers =
+        parameter_of(gather, num - 1)->layer - gather->first_layer + 1;
+    for (size_t i = 0; i < num; i++)
+        most += pen_network_count(parameter_of(gather, i)) / PIECE_COUNT + 1;
+    gather->layers = calloc(gather->num_layers, sizeof *gather->layers);
+    gather->pieces = calloc(most + 1, sizeof *gather->pieces);
+    if (gather->layers == NULL || gather->pieces == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0; i < num; i++)
+        if (is_gathered(gather, i))
+            cut_parameter(gather, i);
+    return PEN_OK;
+}
+
+static pen_status make_lanes(struct pen_gather *gather)
+{
+    pen_status status = PEN_OK;
+    size_t largest = pen_network_largest(gather->options.network);
+    for (int i = 0; i < LANES && status == PEN_OK; i++) {
+        struct lane *lane = &gather->lanes[i];
+        lane->requests =
+            calloc(gather->options.group->size, sizeof *lane->requests);
+        status = lane->requests == NULL
+                     ? PEN_NOMEM
+                     : pen_mirror_init(
+                           &lane->mirror,
+                           pen_network_engine(gather->options.network),
+                           largest < PIECE_COUNT ? largest : PIECE_COUNT);
+    }
+    return status;
+}
+
+pen_status pen_gather_create(const struct pen_gather_options *options,
+                             struct pen_gather **out, struct pen_text *why)
+{
+    struct pen_gather *gather = calloc(1, sizeof *gather);
+    if (gather == NULL)
+        return PEN_NOMEM;
+    gather->options = *options;
+    pen_status status = pen_turns_create(options->network, options->reduction,
+                                         PEN_PART_VALUE, &gather->turns, why);
+    if (status == PEN_OK)
+        status = make_pieces(gather);
+    if (status == PEN_OK)
+        status = make_lanes(gather);
+    if (status == PEN_OK)
+        *out = gather;
+    else
+        pen_gather_free(gather);
+    return status;
+}
+
+void pen_gather_free(struct pen_gather *gather)
+{
+    if (gather == NULL)
+        return;
+    for (int i = 0; i < LANES; i++) {
+        pen_mirror_release(&gather->lanes[i].mirror);
+        free(gather->lanes[i].requests);
+    }
+    pen_turns_free(gather->turns);
+    free(gather->layers);
+    free(gather->pieces);
+    free(gather);
+}
+
+size_t pen_gather_bytes(const struct pen_gather *gather)
+{
+    return pen_turns_bytes(gather->turns);
+}
+
+/* ---- layers ---- */
+
+static struct layer *layer_of(const struct pen_gather *gather, uint32_t layer)
+{
+    PEN_BUG_UNLESS(layer >= gather->first_layer &&
+                   layer - gather->first_layer < gather->num_layers);
+    return &gather->layers[layer - gather->first_layer];
+}
+
+/* N2. */
+static void drop(struct layer *layer)
+{
+    PEN_BUG_UNLESS(!layer->is_there || layer->num_missing == 0);
+    layer->is_there = false;
+}
+
+void pen_gather_forget(struct pen_gather *gather)
+{
+    for (uint32_t i = 0; i < gather->num_layers; i++)
+        drop(&gather->layers[i]);
+}
+
+/* N1: two that follow each other stay. */
+void pen_gather_want(struct pen_gather *gather, uint32_t layer)
+{
+    struct layer *wanted = layer_of(gather, layer);
+    uint32_t number = layer - gather->first_layer;
+    if (wanted->is_there)
+        return;
+    for (uint32_t i = 0; i < gather->num_layers; i++)
+        if (i + 1 != number && i != number + 1)
+            drop(&gather->layers[i]);
+    wanted->is_there = wanted->is_new = true;
+    wanted->num_missing = 0;
+    for (size_t i = wanted->first; i < wanted->end; i++)
+        wanted->num_missing += !is_own(gather, &gather->pieces[i]);
+    if (wanted->first == wanted->end)
+        return;
+    PEN_BUG_UNLESS(gather->num_asked < MOST_ASKED);
+    if (gather->num_asked == 0)
+        gather->next = wanted->first;
+    gather->asked[gather->num_asked++] = number;
+    pen_gather_poll(gather);
+}
+
+static bool is_asked(const struct pen_gather *gather, uint32_t number)
+{
+    for (uint32_t i = 0; i < gather->num_asked; i++)
+        if (gather->asked[i] == number)
+            return true;
+    return false;
+}
+
+bool pen_gather_has(const struct pen_gather *gather, uint32_t layer)
+{
+    const struct layer *it = layer_of(gather, layer);
+    return it->is_there && it->num_missing == 0 &&
+           !is_asked(gather, layer - gather->first_layer);
+}
+
+void pen_gather_use(struct pen_gather *gather, uint32_t layer)
+{
+    const struct pen_network *network = gather->options.network;
+    struct pen_engine *engine = pen_network_engine(network);
+    struct layer *it = layer_of(gather, layer);
+    if (!it->is_new)
+        return;
+    it->is_new = false;
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++)
+        if (parameter_of(gather, i)->layer == layer &&
+            pen_turns_has(gather->turns, i))
+            engine->ops->parameter_value_changed(
+                engine, parameter_of(gather, i)->parameter);
+}
+
+/* ---- pieces ---- */
+
+static void show_piece(struct pen_gather *gather, struct lane *lane)
+{
+    const struct piece *piece = lane->piece;
+    const struct pen_mirror_piece shown = {
+        .parameter = parameter_of(gather, piece->parameter)->parameter,
+        .part = PEN_PART_VALUE,
+        .first = piece->first,
+        .count = piece->count};
+    if (is_own(gather, piece))
+        pen_mirror_open(&lane->mirror, &shown);
+    else
+        pen_mirror_cover(&lane->mirror, &shown);
+}
+
+/* Never waits for the engine. */
+static void set_out_when_shown(struct pen_gather *gather, struct lane *lane)
+{
+    struct pen_group *group = gather->options.group;
+    uint32_t number = (uint32_t)(lane - gather->lanes);
+    uint32_t channel = number * PEN_REDUCTION_CHANNELS + VALUE_CHANNEL;
+    const struct piece *piece = lane->piece;
+    if (!pen_mirror_is_ready(&lane->mirror))
+        return;
+    lane->is_waiting = false;
+    void *values = pen_mirror_at(&lane->mirror);
+    size_t bytes = piece->count * sizeof(float);
+    if (!is_own(gather, piece)) {
+        pen_group_receive(group, piece->owner, channel, values, bytes,
+                          &lane->requests[piece->owner]);
+        return;
+    }
+    for (uint32_t i = 1; i < group->size; i++) {
+        uint32_t to = (group->self + i) % group->size;
+        pen_group_send(group, to, channel, values, bytes, &lane->requests[to]);
+    }
+}
+
+static bool is_finished(struct pen_gather *gather, struct lane *lane)
+{
+    const struct piece *piece = lane->piece;
+    if (!pen_group_is_done(gather->options.group, lane->requests,
+                           gather->options.group->size))
+        return false;
+    if (!is_own(gather, piece)) {
+        pen_mirror_put(&lane->mirror);
+        gather->layers[piece->layer].num_missing--;
+    }
+    return true;
+}
+
+/* The next layer that was asked for, when all of the first has set out. */
+static void turn_to_next(struct pen_gather *gather)
+{
+    if (gather->next < gather->layers[gather->asked[0]].end)
+        return;
+    gather->num_asked--;
+    for (uint32_t i = 0; i < gather->num_asked; i++)
+        gather->asked[i] = gather->asked[i + 1];
+    if (gather->num_asked > 0)
+        gather->next = gather->layers[gather->asked[0]].first;
+}
+
+static void start_pieces(struct pen_gather *gather)
+{
+    while (gather->num_asked > 0) {
+        struct lane *lane = &gather->lanes[gather->num_set_out % LANES];
+        if (lane->piece != NULL)
+            return;
+        lane->piece = &gather->pieces[gather->next++];
+        lane->is_waiting = true;
+        gather->num_set_out++;
+        show_piece(gather, lane);
+        set_out_when_shown(gather, lane);
+        turn_to_next(gather);
+    }
+}
+
+void pen_gather_poll(struct pen_gather *gather)
+{
+    for (int i = 0; i < LANES; i++) {
+        struct lane *lane = &gather->lanes[i];
+        if (lane->piece == NULL)
+            continue;
+        if (lane->is_waiting)
+            set_out_when_shown(gather, lane);
+        else if (is_finished(gather, lane))
+            lane->piece = NULL;
+    }
+    start_pieces(gather);
+}
+
+bool pen_gather_is_done(const struct pen_gather *gather)
+{
+    for (int i = 0; i < LANES; i++)
+        if (gather->lanes[i].piece != NULL)
+            return false;
+    return gather->num_asked == 0;
+}
