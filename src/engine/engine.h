@@ -505,7 +505,9 @@ struct pen_engine_ops {
      * Memory for a gradient that was made without: `at`, in the engine's
      * memory, where it stays the caller's and other gradients may lie, too; or
      * NULL for memory of its own. Once, and not for the step. Gradients in the
-     * same memory take turns: each is cleared before it is written.
+     * same memory take turns: each is cleared before it is written. Where the
+     * memory is the host's, a gradient that has such memory may get other one
+     * at any time, and then has the numbers that are there.
      */
     pen_status (*gradient_place)(struct pen_engine *engine,
                                  struct pen_parameter *parameter, void *at,

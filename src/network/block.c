@@ -661,12 +661,19 @@ static void take_routings(struct pen__layer *layer, struct pen_routings *sum)
     experts->routings = (struct pen_routings){.count = 0};
 }
 
+static void clear_gradients(struct pen__layer *layer)
+{
+    if (block_of(layer)->experts != NULL)
+        pen__experts_clear_gradients(block_of(layer)->experts);
+}
+
 static const struct pen__layer_ops block_ops = {
     .free = free_block,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
     .take_routings = take_routings,
+    .clear_gradients = clear_gradients,
 };
 
 /* ---- making one ---- */

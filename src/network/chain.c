@@ -72,6 +72,7 @@ pen_status pen__network_add(struct pen_network *network,
         added->number = network->adding_piece * PEN_MAX_PARAMETER_TENSORS +
                         network->adding_kind;
     added->is_copy = network->is_adding_copies;
+    added->num_dealt = added->num_sources = 1;
     added->num_sharing =
         network->adding_shared > 0 ? network->adding_shared : 1;
     pen_status status =
@@ -231,6 +232,11 @@ void pen_network_sizes(const struct pen_network *network,
 size_t pen_network_scratch_bytes(const struct pen_network *network)
 {
     return network->block_bytes;
+}
+
+size_t pen_network_dealt_bytes(const struct pen_network *network)
+{
+    return network->dealt_bytes;
 }
 
 void pen_network_set_progress(struct pen_network *network,
@@ -616,6 +622,9 @@ void pen_network_clear_gradients(struct pen_network *network)
         if (!network->parameters[i].is_value_only)
             engine->ops->gradient_clear(engine,
                                         network->parameters[i].parameter);
+    for (uint32_t k = 0; k < network->options.num_layers; k++)
+        if (network->layers[k]->ops->clear_gradients != NULL)
+            network->layers[k]->ops->clear_gradients(network->layers[k]);
 }
 
 const struct pen_network_parameter *

@@ -25,6 +25,7 @@ struct pen_network {
     uint32_t adding_shared; /* pieces that share them; 0: one */
     uint32_t adding_piece;
     uint32_t adding_expert;
+    size_t dealt_bytes;           /* of gradients of experts, by source */
     uint32_t adding_kind;         /* of those that one piece has of a tensor */
     struct pen__copies *copies;   /* of parameters; NULL: none */
     struct pen__layer *gathering; /* embedding tied to a head elsewhere */

@@ -16,30 +16,61 @@
  * No token is dropped, and none is copied more often than it has experts, so
  * memory is the same whatever the router does. The gate is taken before the
  * last product, which gives the same sum and keeps no results of experts.
+ *
+ * Members of an expert group have an equal share of the experts each, in order,
+ * and their own tokens. Copies travel to the member with their expert, with
+ * their gates, and the results travel back (experts_travel.c). What comes from
+ * one member, a source, has a place of its own, a product of its own and a
+ * gradient of its own, so that every number has the bits that it has where all
+ * experts are on one rank. A place has room for all copies that one source may
+ * send. Rows that arrived stay until the backward weight, which sends nothing.
  */
 struct pen__experts {
     struct pen__shape shape;
     struct pen_recomputed again;
     uint32_t num_experts;
+    uint32_t num_owned;   /* of them, that are here */
+    uint32_t num_sources; /* members of the group; 1: all experts are here */
+    size_t room;          /* rows of a source, at most */
     size_t chosen;
     struct pen_router router;
     struct pen_swiglu swiglu; /* of all copies */
     struct pen_linear *up;    /* owned; one of each expert, with the gate */
     struct pen_linear *down;
 
+    /* Of several sources. */
+    struct pen_group *group;                /* borrowed */
+    struct pen_group_request *requests;     /* owned, as the next three */
+    size_t num_posted;                      /* of them */
+    int32_t *in_order;                      /* 0, 1, 2, ... */
+    struct pen__expert_gradient *gradients; /* of `up`, then of `down` */
+    struct pen_engine *engine;              /* borrowed; has their memory */
+
     size_t stash_bytes;
     size_t hold_bytes;
     size_t scratch_bytes;
-    /* In the stash. */
+    /* In the stash; of several sources the last three, too. */
     size_t logits, gates, choice, order, at, tokens;
+    size_t arrivals; /* rows of each source for each expert here */
+    size_t arrived, arrived_gates;
     /* In the stash; in the hold or the scratch when computed again. */
     size_t wide, inner;
     /* In the hold. */
     size_t wide_gradient, logit_gradient;
-    /* In the scratch. */
+    size_t arrived_gradient; /* of several sources: that of the results */
+    /* In the scratch; the second line of several sources. */
     size_t copies, activated, inner_gradient, gate_gradient;
+    size_t returning, sorted_gates, returning_gates;
 
     struct pen_routings routings; /* since they were taken */
+};
+
+/* Gradients of one parameter, from each source, one behind the other. */
+struct pen__expert_gradient {
+    struct pen_parameter *parameter;
+    char *at;     /* owned, in the engine's memory */
+    size_t bytes; /* of one */
+    bool *is_new; /* by source: not written since it was cleared; owned */
 };
 
 /* On success *out is owned by the caller. */
@@ -65,12 +96,42 @@ struct pen__experts_pass {
 void pen__experts_forward(struct pen__experts *experts,
                           const struct pen__experts_pass *pass, const void *b,
                           const void *middle, void *y);
-void pen__experts_backward_input(const struct pen__experts *experts,
+void pen__experts_backward_input(struct pen__experts *experts,
                                  const struct pen__experts_pass *pass,
                                  const void *b, const void *dy, const void *add,
                                  void *db);
-void pen__experts_backward_weight(const struct pen__experts *experts,
+void pen__experts_backward_weight(struct pen__experts *experts,
                                   const struct pen__experts_pass *pass,
                                   const void *b, const void *dy);
+
+/* Gradients of all sources are zero. */
+void pen__experts_clear_gradients(struct pen__experts *experts);
+
+/* ---- experts_travel.c: of several sources ---- */
+
+/* Rows of a source that are here. */
+size_t pen__experts_arrived(const struct pen__experts *experts,
+                            const struct pen__experts_pass *pass,
+                            uint32_t source);
+
+/* After the slots were sorted: how many rows come for each expert. */
+void pen__experts_tell_counts(struct pen__experts *experts,
+                              const struct pen__experts_pass *pass);
+
+/* An array with an entry for each copy at its source, sorted, and another one
+ * for each row that is here, by source. */
+struct pen__journey {
+    void *local;
+    void *here;
+    size_t bytes; /* of an entry */
+};
+
+enum { PEN__MOST_JOURNEYS = 2 };
+
+/* From their sources to their experts, or back. */
+void pen__experts_travel(struct pen__experts *experts,
+                         const struct pen__experts_pass *pass,
+                         const struct pen__journey *journeys, size_t count,
+                         bool is_back);
 
 #endif

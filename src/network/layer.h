@@ -64,6 +64,8 @@ struct pen__layer_ops {
                              struct pen_engine *engine);
     /* May be NULL. Adds what it counted, and begins anew. */
     void (*take_routings)(struct pen__layer *layer, struct pen_routings *sum);
+    /* May be NULL. Of gradients that the engine does not have. */
+    void (*clear_gradients)(struct pen__layer *layer);
 };
 
 /* The head of every layer's own struct. Bytes are multiples of 64. */

@@ -76,6 +76,18 @@ struct pen_context_share {
     struct pen_group *group; /* borrowed */
 };
 
+/*
+ * Expert parallelism: the experts of every block are dealt out over the members
+ * of a group, in order and evenly. Every member has a micro-batch of its own
+ * and runs the same passes as the others in the same order. The gradient of an
+ * expert is there once for each member (see `gradients` of a parameter). 0 and
+ * 1: all experts are here. The engine's memory is the host's.
+ */
+struct pen_expert_share {
+    uint32_t total;          /* members */
+    struct pen_group *group; /* borrowed */
+};
+
 struct pen_network_options {
     struct pen_engine *engine;     /* borrowed until the network is freed */
     const struct pen_model *model; /* borrowed likewise */
@@ -94,7 +106,8 @@ struct pen_network_options {
     struct pen_tensor_share tensor;
     struct pen_context_share context;
     struct pen_router_losses router; /* of blocks with experts */
-    bool is_forward_only;            /* no gradients: evaluation, generation */
+    struct pen_expert_share experts;
+    bool is_forward_only; /* no gradients: evaluation, generation */
 };
 
 /*
@@ -291,6 +304,9 @@ void pen_network_finish_gradients(struct pen_network *network);
 
 void pen_network_clear_gradients(struct pen_network *network);
 
+/* Bytes of the gradients of experts where they are dealt out. */
+size_t pen_network_dealt_bytes(const struct pen_network *network);
+
 /*
  * Where embedding and head are tied but live in different networks, the head's
  * trains the matrix and the embedding's has its value alone. The gradient of
@@ -358,7 +374,12 @@ struct pen_network_parameter {
     bool is_copy;    /* another piece has the same, counts it and writes it */
     uint32_t num_sharing; /* pieces that have it, each a part of its gradient */
     bool is_value_only;   /* somebody else trains it */
-    bool is_of_both_ends; /* of this network: the head's first, tied */
+    uint32_t num_dealt;   /* ranks that such parameters are dealt out over */
+    /* Gradients from so many sources, one behind the other, in the engine's
+     * memory; the engine's is the first. NULL: it has one, of its own. */
+    uint32_t num_sources;
+    void *gradients;
+    bool is_of_both_ends;     /* of this network: the head's first, tied */
     bool has_sparse_gradient; /* zero but for rows of a step's tokens */
     enum pen_role role;
     enum pen_parameter_order order;

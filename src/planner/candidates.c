@@ -385,6 +385,9 @@ static bool choose_experts(struct space *space, struct choice *choice)
 {
     struct pen__values sizes = {.count = 0};
     uint32_t *degrees = choice->candidate.degrees;
+    uint32_t wanted = space->filter->degrees[PEN_DEGREE_EP];
+    if (wanted == 0 && space->setting->target == PEN_TARGET_PENSTOCK)
+        wanted = 1; /* as of tensor groups, below */
     add_value(&sizes, 1);
     if (space->setting->model->num_experts > 0)
         add_divisors(&sizes, space->setting->model->num_experts,
@@ -396,8 +399,8 @@ static bool choose_experts(struct space *space, struct choice *choice)
                 ? space->filter->expert_tp
                 : pen_target_expert_tp(space->setting->target,
                                        degrees[PEN_DEGREE_TP], sizes.items[i]);
-        if (is_open(space->filter->degrees[PEN_DEGREE_EP], sizes.items[i]) &&
-            is_possible(space, choice) && !choose_micro_batch(space, choice))
+        if (is_open(wanted, sizes.items[i]) && is_possible(space, choice) &&
+            !choose_micro_batch(space, choice))
             return false;
     }
     return true;

@@ -47,6 +47,15 @@ static double inner_stash(const struct pen__layer *layer, double inner)
 /* Buffers of pages are larger than what an equal share fills. */
 #define PAGED_SHARE 1.2
 
+/* Copies of a token at experts that there is memory for. */
+static double expert_copies(const struct pen__layer *layer)
+{
+    if (!layer->setting->practice.has_worst_routing || layer->ep <= 1)
+        return layer->routed / layer->tokens;
+    return layer->ep *
+           fmin(layer->experts, layer->setting->model->experts_per_token);
+}
+
 static struct stash count_stash(const struct pen__layer *layer)
 {
     const struct pen_practice *practice = &layer->setting->practice;
@@ -69,7 +78,7 @@ static struct stash count_stash(const struct pen__layer *layer)
             (model->q_lora_rank + model->kv_lora_rank + model->qk_rope_dim) *
             (element + input);
     if (layer->experts > 0) {
-        double share = layer->routed / layer->tokens;
+        double share = expert_copies(layer);
         out.expert_function = share * layer->expert_inner * input;
         double pages = layer->recipe->is_paged ? PAGED_SHARE : 1;
         out.experts = share * (layer->expert_width * input +

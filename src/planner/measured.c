@@ -41,6 +41,13 @@ static pen_status check_profile(const struct pen_setting *setting,
                 pen_sharding_names[plan->sharding]);
         return PEN_INVALID;
     }
+    if (plan->degrees[PEN_DEGREE_EP] > 1) {
+        pen_why(why,
+                "ep %u: the profile has layers with all experts only; predict "
+                "without --profile",
+                plan->degrees[PEN_DEGREE_EP]);
+        return PEN_INVALID;
+    }
     if (pen_plan_num_ranks(plan) > 1 && !profile->link.is_there) {
         pen_why(why,
                 "the profile has no link; measure it again under mpirun with "

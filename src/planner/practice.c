@@ -24,6 +24,7 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
         practice->overlaps_parameters = false;
         practice->overhead_bytes = 30e6; /* a process with its libraries */
         practice->memory_holes = 0;      /* all room is made once */
+        practice->has_worst_routing = true;
     }
     if (target == PEN_TARGET_MEGATRON) {
         practice->keeps_narrow = true;

@@ -26,6 +26,8 @@ struct pen_practice {
     bool has_fused_attention; /* no matrix of all pairs in memory */
     bool has_dropout;         /* masks are kept */
     bool has_fused_gate;      /* a gated activation keeps its inputs alone */
+    bool has_worst_routing;   /* experts that are dealt out have room for all
+                                 tokens, and a gradient from each rank */
     bool has_fused_norm;      /* norms and rotations in one pass over memory */
     bool recomputes_twice;    /* for weight gradients that come on their own */
     bool selects_products;    /* selective: half of the products are kept */

@@ -54,6 +54,10 @@ static void fill_memory(const struct pen__work *work,
     double counts[PEN_MEMORY_PARTS] = {0};
     for (int i = PEN_MEMORY_WEIGHTS; i <= PEN_MEMORY_GRADIENTS; i++)
         counts[i] = all;
+    if (practice->has_worst_routing)
+        counts[PEN_MEMORY_GRADIENTS] +=
+            (double)rank->bytes.num_experts *
+            (pen__degree(plan, PEN_DEGREE_EP) - 1.0);
     if (plan->sharding >= PEN_SHARDING_ZERO2 && !keeps_gradients(work))
         counts[PEN_MEMORY_GRADIENTS] = share;
     if (pen__passes_weights(work))

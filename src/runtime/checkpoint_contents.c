@@ -33,14 +33,15 @@ static bool writes(const struct pen_trainer *trainer, uint32_t stage,
                    size_t parameter)
 {
     const struct pen_replicas *replicas = pen_trainer_replicas(trainer);
-    uint32_t member = pen_layout_member(
-        &trainer->layout, pen_executor_stage(trainer->executor, stage)->stage);
-    const struct pen_network *network =
-        pen_executor_stage(trainer->executor, stage)->network;
+    const struct pen_stage *of = pen_executor_stage(trainer->executor, stage);
+    const struct pen_network_parameter *it =
+        pen_network_parameter(of->network, parameter);
+    bool is_first =
+        pen_layout_comes_first(&trainer->layout, of->stage, it->num_dealt);
     return (replicas == NULL || pen_replicas_number(replicas) == 0) &&
-           !pen_network_parameter(network, parameter)->is_copy &&
+           !it->is_copy &&
            pen_exchange_owns(trainer->exchange, stage, parameter) &&
-           (trainer->options.sharding != PEN_SHARDING_NONE || member == 0);
+           (trainer->options.sharding != PEN_SHARDING_NONE || is_first);
 }
 
 /* The number of a tensor in the contents; a new one goes behind the others. */

@@ -44,17 +44,42 @@ static pen_status make_group(struct pen_exchange *exchange,
     return status;
 }
 
+/* The ranks with the same experts as this one: one of each expert group. Their
+ * messages have numbers behind those of all parts. */
+static pen_status make_expert_group(struct pen_exchange *exchange,
+                                    const struct pen_stage *stage,
+                                    struct pen_group **out)
+{
+    const struct pen_layout *layout = &exchange->options.layout;
+    uint32_t each = layout->num_experts;
+    uint32_t number = pen_shape_parts(&layout->shape) + stage->part;
+    const struct pen_transport_group_options options = {
+        .transport = exchange->options.transport,
+        .first = {PEN_TAG_GRADIENT, number * PEN_REDUCTION_LANES},
+        .num_kinds = PEN_REDUCTION_CHANNELS,
+        .epoch = layout->mesh.epoch};
+    uint32_t count = pen_layout_members(layout, stage->part) / each;
+    uint32_t *ranks = calloc(count, sizeof *ranks);
+    if (ranks == NULL)
+        return PEN_NOMEM;
+    for (uint32_t k = 0; k < count; k++)
+        ranks[k] = pen_layout_rank_at(layout, layout->row,
+                                      k * each + pen_layout_expert(layout));
+    pen_status status = pen_transport_group_create(
+        &options, ranks, count, pen_layout_expert_group(layout), out);
+    free(ranks);
+    return status;
+}
+
 static pen_status make_reduction(struct pen_exchange *exchange,
                                  const struct pen_stage *stage,
-                                 struct pen__sums *sums)
+                                 const struct pen__sums *sums,
+                                 struct pen_group *group, uint32_t num_dealt,
+                                 struct pen_reduction **out)
 {
-    if (pen_layout_members(&exchange->options.layout, stage->part) == 1)
-        return PEN_OK;
-    pen_status status = make_group(exchange, stage, &sums->group);
-    if (status != PEN_OK)
-        return status;
     const struct pen_reduction_options options = {
-        .group = sums->group,
+        .group = group,
+        .num_dealt = num_dealt,
         .network = stage->network,
         .shares = exchange->options.layout.shares,
         .gradients = sums->gradients,
@@ -65,7 +90,35 @@ static pen_status make_reduction(struct pen_exchange *exchange,
         .is_sparse = exchange->options.is_sparse,
         .has_second = exchange->options.has_second,
         .phantom = exchange->options.phantom};
-    return pen_reduction_create(&options, &sums->reduction);
+    return pen_reduction_create(&options, out);
+}
+
+/* Whether a stage has experts that are dealt out. */
+static bool has_experts(const struct pen_network *network)
+{
+    return pen_network_dealt_bytes(network) > 0;
+}
+
+static pen_status make_reductions(struct pen_exchange *exchange,
+                                  const struct pen_stage *stage,
+                                  struct pen__sums *sums)
+{
+    const struct pen_layout *layout = &exchange->options.layout;
+    uint32_t members = pen_layout_members(layout, stage->part);
+    uint32_t experts = layout->num_experts;
+    if (members == 1)
+        return PEN_OK;
+    pen_status status = make_group(exchange, stage, &sums->group);
+    if (status == PEN_OK)
+        status = make_reduction(exchange, stage, sums, sums->group, 1,
+                                &sums->reduction);
+    if (status != PEN_OK || experts == members || !has_experts(stage->network))
+        return status;
+    status = make_expert_group(exchange, stage, &sums->expert_group);
+    if (status == PEN_OK)
+        status = make_reduction(exchange, stage, sums, sums->expert_group,
+                                experts, &sums->expert_reduction);
+    return status;
 }
 
 static pen_status make_sums(struct pen_exchange *exchange, uint32_t index,
@@ -92,7 +145,7 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index,
                            layout, pen_layout_copy(layout, stage->stage))};
     pen_status status = pen_gradients_create(&options, &sums->gradients);
     if (status == PEN_OK)
-        status = make_reduction(exchange, stage, sums);
+        status = make_reductions(exchange, stage, sums);
     if (status == PEN_OK && exchange->options.drops_gradients)
         status = pen_turns_create(stage->network, sums->reduction,
                                   PEN_PART_GRADIENT, &sums->turns, why);
@@ -177,6 +230,8 @@ void pen_exchange_free(struct pen_exchange *exchange)
         pen_gather_free(exchange->sums[i].gather);
         pen_reduction_free(exchange->sums[i].reduction);
         pen_transport_group_free(exchange->sums[i].group);
+        pen_reduction_free(exchange->sums[i].expert_reduction);
+        pen_transport_group_free(exchange->sums[i].expert_group);
     }
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         pen_tied_free(exchange->tied[i]);
@@ -192,6 +247,8 @@ size_t pen_exchange_bytes(const struct pen_exchange *exchange)
         bytes += pen_gradients_bytes(exchange->sums[i].gradients);
         if (exchange->sums[i].reduction != NULL)
             bytes += pen_reduction_bytes(exchange->sums[i].reduction);
+        if (exchange->sums[i].expert_reduction != NULL)
+            bytes += pen_reduction_bytes(exchange->sums[i].expert_reduction);
         if (exchange->sums[i].turns != NULL)
             bytes += pen_turns_bytes(exchange->sums[i].turns);
         if (exchange->sums[i].gather != NULL)
@@ -205,10 +262,14 @@ size_t pen_exchange_bytes(const struct pen_exchange *exchange)
 bool pen_exchange_owns(const struct pen_exchange *exchange, uint32_t stage,
                        size_t parameter)
 {
-    const struct pen_reduction *reduction = exchange->sums[stage].reduction;
     const struct pen_network *network =
         pen_executor_stage(exchange->options.executor, stage)->network;
-    return !pen_network_parameter(network, parameter)->is_value_only &&
+    const struct pen_network_parameter *it =
+        pen_network_parameter(network, parameter);
+    const struct pen__sums *sums = &exchange->sums[stage];
+    const struct pen_reduction *reduction =
+        it->num_dealt > 1 ? sums->expert_reduction : sums->reduction;
+    return !it->is_value_only &&
            (reduction == NULL || pen_reduction_owns(reduction, parameter));
 }
 
@@ -222,6 +283,8 @@ void pen_exchange_poll(struct pen_exchange *exchange)
     for (uint32_t i = 0; i < exchange->num_stages; i++) {
         if (exchange->sums[i].reduction != NULL)
             pen_reduction_poll(exchange->sums[i].reduction);
+        if (exchange->sums[i].expert_reduction != NULL)
+            pen_reduction_poll(exchange->sums[i].expert_reduction);
         if (exchange->sums[i].gather != NULL)
             pen_gather_poll(exchange->sums[i].gather);
     }
@@ -230,9 +293,12 @@ void pen_exchange_poll(struct pen_exchange *exchange)
 static bool is_summed(void *context)
 {
     const struct pen__sums *sums = context;
-    return (sums->reduction == NULL ||
-            pen_reduction_is_done(sums->reduction)) &&
-           (sums->gather == NULL || pen_gather_is_done(sums->gather));
+    const struct pen_reduction *both[] = {sums->reduction,
+                                          sums->expert_reduction};
+    for (int i = 0; i < 2; i++)
+        if (both[i] != NULL && !pen_reduction_is_done(both[i]))
+            return false;
+    return sums->gather == NULL || pen_gather_is_done(sums->gather);
 }
 
 static bool is_done(void *context)
@@ -256,6 +322,8 @@ void pen__exchange_begin_sums(struct pen__sums *sums)
         pen_gather_forget(sums->gather);
     if (sums->reduction != NULL)
         pen_reduction_begin(sums->reduction);
+    if (sums->expert_reduction != NULL)
+        pen_reduction_begin(sums->expert_reduction);
 }
 
 void pen_exchange_clear(struct pen_exchange *exchange,
@@ -384,6 +452,8 @@ void pen_exchange_sync(struct pen_exchange *exchange,
         pen__exchange_set_aside(exchange, index);
     if (sums->reduction != NULL)
         pen_reduction_start(sums->reduction);
+    if (sums->expert_reduction != NULL)
+        pen_reduction_start(sums->expert_reduction);
 }
 
 pen_status pen_exchange_await(struct pen_exchange *exchange,
@@ -436,9 +506,12 @@ static void values_changed(struct pen_exchange *exchange, uint32_t index)
 pen_status pen_exchange_values(struct pen_exchange *exchange)
 {
     bool is_shared = exchange->options.is_sharded;
-    for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++)
+    for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++) {
         if (exchange->sums[i].reduction != NULL)
             pen_reduction_share(exchange->sums[i].reduction);
+        if (exchange->sums[i].expert_reduction != NULL)
+            pen_reduction_share(exchange->sums[i].expert_reduction);
+    }
     pen_status status = pen_executor_wait(exchange->options.executor, is_done,
                                           exchange, PEN_NO_RANK);
     if (status != PEN_OK)

@@ -14,6 +14,9 @@ struct pen__sums {
     uint32_t num_replicas;           /* logical ones that these sum */
     struct pen_group *group;         /* NULL: the stage is its only member */
     struct pen_reduction *reduction; /* likewise */
+    /* Of experts that are dealt out; NULL: no other rank has them. */
+    struct pen_group *expert_group;
+    struct pen_reduction *expert_reduction;
     struct pen_turns *turns;         /* NULL: all gradients are kept */
     struct pen_gather *gather;       /* NULL: all values are kept */
     bool has_lost;                   /* a member, while it was waited for */

@@ -42,10 +42,18 @@ struct pen_gradients {
     struct pen_mirror mirror; /* of one gradient */
 };
 
-/* The gradient of a parameter, as the host sees it. */
+/* Elements of the gradient of a parameter, from all of its sources. */
+static size_t count_of(const struct pen_network_parameter *parameter)
+{
+    return pen_network_count(parameter) * parameter->num_sources;
+}
+
+/* The gradient of a parameter, as the host sees it, from all of its sources. */
 static float *show(struct pen_gradients *gradients,
                    const struct pen_network_parameter *parameter)
 {
+    if (parameter->gradients != NULL)
+        return parameter->gradients;
     const struct pen_mirror_piece piece = {.parameter = parameter->parameter,
                                            .part = PEN_PART_GRADIENT,
                                            .count =
@@ -118,7 +126,7 @@ static pen_status make_room(struct pen_gradients *gradients)
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
-        size_t count = pen_network_count(it);
+        size_t count = count_of(it);
         if (is_tied(gradients, it))
             gradients->tied_count += count;
         else if (!it->is_value_only)
@@ -243,7 +251,7 @@ static void walk(struct pen_gradients *gradients, float *array, enum walk how)
         const struct pen_network_parameter *it =
             pen_network_parameter(gradients->network, i);
         bool is_aside = is_tied(gradients, it);
-        size_t count = pen_network_count(it);
+        size_t count = count_of(it);
         if (it->is_value_only || (is_aside && !has_tied))
             continue;
         float *gradient = show(gradients, it);
@@ -253,7 +261,7 @@ static void walk(struct pen_gradients *gradients, float *array, enum walk how)
             swap_floats(gradient, array, count);
         else if (!is_aside)
             pen_add_floats(gradient, array, count);
-        if (how != KEEP)
+        if (how != KEEP && it->gradients == NULL)
             pen_mirror_put(&gradients->mirror);
         array += count;
     }
@@ -329,13 +337,30 @@ static uint32_t join_twins(struct pen_gradients *gradients, struct lane *lane)
     return size;
 }
 
+/* Sources follow each other in the tree, and the first has the sum. */
+static void join_sources(struct pen_gradients *gradients)
+{
+    for (size_t i = 0; i < pen_network_num_parameters(gradients->network);
+         i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(gradients->network, i);
+        size_t count = pen_network_count(it);
+        float *all = it->gradients;
+        for (struct pen_tree at = {.size = it->num_sources};
+             it->num_sources > 1 && pen_tree_next(&at);)
+            pen_add_floats(all + at.to * count, all + at.from * count, count);
+    }
+}
+
 void pen_gradients_close(struct pen_gradients *gradients)
 {
     struct lane *lane = &gradients->lanes[gradients->open];
     uint32_t number = ++lane->num_closed;
     pen_network_finish_gradients(gradients->network);
-    if (gradients->num_replicas == 1)
+    if (gradients->num_replicas == 1) {
+        join_sources(gradients);
         return;
+    }
     set_aside(gradients, gradients->open * lane_share(gradients) + number - 1);
     uint32_t size = join_twins(gradients, lane);
     if (number < lane_share(gradients)) {
@@ -346,8 +371,10 @@ void pen_gradients_close(struct pen_gradients *gradients)
     }
     while (!gradients->keeps_nodes && lane->num_kept > 0)
         walk(gradients, lane->levels[--lane->num_kept], ADD);
-    if (++gradients->num_whole == gradients->num_lanes)
-        join_lanes(gradients);
+    if (++gradients->num_whole < gradients->num_lanes)
+        return;
+    join_lanes(gradients);
+    join_sources(gradients);
 }
 
 float *const *pen_gradients_nodes(const struct pen_gradients *gradients)
@@ -363,7 +390,7 @@ size_t pen_gradients_place(const struct pen_gradients *gradients,
         const struct pen_network_parameter *it =
             pen_network_parameter(gradients->network, i);
         if (!it->is_value_only && !is_tied(gradients, it))
-            place += pen_network_count(it);
+            place += count_of(it);
     }
     return place;
 }

@@ -19,6 +19,10 @@
  * lanes come in turn. The engine adds to the gradients of one lane; those of
  * the others are kept aside, and change places with them when theirs is opened.
  *
+ * An expert that is dealt out over replicas (network.h) has a gradient for each
+ * of them. All are summed over logical replicas alike, one beside the other,
+ * and join at the end, as the nodes of the tree that they are.
+ *
  * The gradient of a matrix that is tied to an embedding elsewhere is not whole
  * when its replica is: what the embedding gathered comes later. It is set
  * aside and joins at the end.

@@ -16,6 +16,13 @@
  * add to a gradient is summed like that of other samples, and a logical replica
  * is one part of it.
  *
+ * Replicas that follow each other may form expert groups, whose members have a
+ * share of the experts each and exchange rows of tokens inside layers. An
+ * expert then lives in one replica of each group, and its gradient is the sum
+ * of what came from all replicas of the group, which follow each other in the
+ * tree, and then of all groups. The members of a group run the same row in the
+ * same order.
+ *
  * Micro-batches go through copies of the model: those of the schedule, in every
  * replica. Copy replica * copies + copy computes an equal share of the logical
  * replicas, in order; or each replica of the pipeline has a share of its own,
@@ -39,6 +46,7 @@ struct pen_layout {
     const struct pen_layer_range *parts; /* of the model; borrowed */
     const uint32_t *shares; /* logical replicas of each replica, where they are
                                uneven and there is one copy; borrowed */
+    uint32_t num_experts;   /* replicas of an expert group */
     bool drops_gradients;   /* members send those that others own, and keep none
                              */
     bool drops_values;      /* likewise: they get them layer by layer */
@@ -151,6 +159,25 @@ static inline uint32_t pen_layout_member(const struct pen_layout *layout,
 {
     return pen_layout_copy(layout, stage) /
            pen_shape_users(&layout->shape, stage);
+}
+
+/* Whether this rank is the first of those with a parameter of a stage that is
+ * dealt out over so many. */
+static inline bool pen_layout_comes_first(const struct pen_layout *layout,
+                                          uint32_t stage, uint32_t num_dealt)
+{
+    return pen_layout_member(layout, stage) < num_dealt;
+}
+
+/* Of this rank in its expert group, and the group. */
+static inline uint32_t pen_layout_expert(const struct pen_layout *layout)
+{
+    return layout->replica % layout->num_experts;
+}
+
+static inline uint32_t pen_layout_expert_group(const struct pen_layout *layout)
+{
+    return layout->replica / layout->num_experts;
 }
 
 /* The rank that has a stage in this replica of the pipeline. */

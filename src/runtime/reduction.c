@@ -56,7 +56,9 @@ static size_t count_of(const struct pen_reduction *reduction, size_t parameter)
 {
     const struct pen_network_parameter *it =
         pen_network_parameter(reduction->options.network, parameter);
-    return it->is_value_only ? 0 : pen_network_count(it);
+    bool is_summed =
+        !it->is_value_only && it->num_dealt == reduction->options.num_dealt;
+    return is_summed ? pen_network_count(it) : 0;
 }
 
 /* The first of those who have least to sum so far. */

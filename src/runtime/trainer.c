@@ -23,6 +23,7 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
         pen_engine_free(trainer->engine);
     pen_transport_group_free(trainer->tensor);
     pen_transport_group_free(trainer->context);
+    pen_transport_group_free(trainer->experts);
     pen_schedule_free(trainer->evaluation);
     pen_schedule_free(trainer->own_schedule);
     free(trainer->losses);
@@ -343,6 +344,30 @@ static pen_status make_group(struct pen_trainer *trainer, enum pen_axis axis,
     return pen_transport_group_axis(&options, &trainer->layout.mesh, axis, out);
 }
 
+/* The replicas that follow each other, with the same row. */
+static pen_status make_expert_group(struct pen_trainer *trainer)
+{
+    const struct pen_layout *layout = &trainer->layout;
+    uint32_t count = layout->num_experts;
+    const struct pen_transport_group_options options = {
+        .transport = trainer->options.transport,
+        .first = {PEN_TAG_EXPERT, 0},
+        .num_kinds = 1,
+        .epoch = layout->mesh.epoch};
+    if (count == 1)
+        return PEN_OK;
+    uint32_t *ranks = calloc(count, sizeof *ranks);
+    if (ranks == NULL)
+        return PEN_NOMEM;
+    for (uint32_t k = 0; k < count; k++)
+        ranks[k] = pen_layout_rank_at(
+            layout, layout->row, pen_layout_expert_group(layout) * count + k);
+    pen_status status = pen_transport_group_create(
+        &options, ranks, count, pen_layout_expert(layout), &trainer->experts);
+    free(ranks);
+    return status;
+}
+
 static pen_status make_groups(struct pen_trainer *trainer)
 {
     pen_status status =
@@ -350,6 +375,8 @@ static pen_status make_groups(struct pen_trainer *trainer)
     if (status == PEN_OK)
         status = make_group(trainer, PEN_AXIS_CONTEXT, PEN_TAG_CONTEXT,
                             &trainer->context);
+    if (status == PEN_OK)
+        status = make_expert_group(trainer);
     return status;
 }
 
@@ -360,6 +387,8 @@ void pen__trainer_set_executor(struct pen_trainer *trainer,
         pen_transport_group_set_executor(trainer->tensor, executor);
     if (trainer->context != NULL)
         pen_transport_group_set_executor(trainer->context, executor);
+    if (trainer->experts != NULL)
+        pen_transport_group_set_executor(trainer->experts, executor);
 }
 
 static pen_status make_executor(struct pen_trainer *trainer,

@@ -95,8 +95,9 @@ struct pen_trainer_options {
                                    several micro-batches */
     uint32_t tensor_size;       /* ranks that share these; 0: one */
     uint32_t context_size; /* parts of a sequence, on a rank each; 0: one */
-    bool has_fast_sums;    /* over members, in an order that is not promised */
-    bool has_sparse_sums;  /* of token tables: only rows that are not zero */
+    uint32_t expert_size; /* replicas that experts are dealt out over; 0: one */
+    bool has_fast_sums;   /* over members, in an order that is not promised */
+    bool has_sparse_sums; /* of token tables: only rows that are not zero */
     struct pen_block_code stage_code; /* between stages; 0 bits: none */
     const struct pen_cost *sleeps;    /* by part: they only wait; borrowed */
     const struct pen_network_maker *maker; /* NULL: by the engine; borrowed */

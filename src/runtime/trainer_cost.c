@@ -108,7 +108,11 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
                            : pen_executor_bytes(trainer->executor),
         .passing = engine->ops->passing_bytes(engine)};
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++) {
-        add_stage(pen_executor_stage(trainer->executor, s), &memory);
+        const struct pen_stage *stage =
+            pen_executor_stage(trainer->executor, s);
+        add_stage(stage, &memory);
+        if (stage->network != NULL)
+            memory.parameters += pen_network_dealt_bytes(stage->network);
         if (trainer->versions != NULL)
             memory.parameters += pen_versions_bytes(trainer->versions[s]);
     }

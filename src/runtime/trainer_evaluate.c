@@ -180,23 +180,13 @@ pen_status pen__trainer_run_evaluator(struct pen_trainer *trainer,
 
 /* ---- evaluating ---- */
 
-/*
- * Members of a part that send each other values visit its layers equally often:
- * one that has a micro-batch less than others computes its first sample again,
- * for nobody.
- */
-static pen_status attend_others(struct pen_trainer *trainer,
-                                struct pen_pass *pass, uint64_t num_passes,
-                                uint64_t num_batches, struct pen_text *why)
+uint64_t pen__trainer_fill_groups(const struct pen_trainer *trainer,
+                                  uint64_t count)
 {
-    uint64_t groups = pen_mesh_num_groups(&trainer->layout.mesh);
-    double loss = 0;
-    if (num_passes == (num_batches + groups - 1) / groups)
-        return PEN_OK;
-    pass->number = ++trainer->num_passes;
-    pass->first_sample = 0;
-    pass->losses = &loss;
-    return pen__trainer_run_evaluator(trainer, pass, why);
+    const struct pen_layout *layout = &trainer->layout;
+    uint64_t each = layout->drops_values ? pen_mesh_num_groups(&layout->mesh)
+                                         : layout->num_experts;
+    return (count + each - 1) / each * each;
 }
 
 /* Losses of all micro-batches, each known to one rank, and what is right. */
@@ -207,7 +197,8 @@ static pen_status run_all(struct pen_trainer *trainer,
 {
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_layout *layout = &trainer->layout;
-    uint64_t number = 0, num_passes = 0;
+    size_t micro = options->micro_batch;
+    uint64_t num_batches = (count + micro - 1) / micro;
     double loss = 0;
     struct pen_pass pass = {
         .batches = batches,
@@ -217,26 +208,23 @@ static pen_status run_all(struct pen_trainer *trainer,
         .losses = &loss,
         .scored = trainer->num_labels > 0 ? count_right : NULL,
         .context = score};
-    for (uint64_t first = 0; first < count; first += options->micro_batch) {
-        if (number % pen_mesh_num_groups(&layout->mesh) ==
-            pen_layout_group(layout)) {
-            num_passes++;
-            loss = 0;
-            pass.number = ++trainer->num_passes;
-            pass.first_sample = first;
-            pen_status status = pen__trainer_run_evaluator(trainer, &pass, why);
-            if (status != PEN_OK)
-                return status;
-            if (pen_layout_is_first(layout))
-                totals[1 + number * pen_layout_num_parts(layout) +
-                       pen_layout_part(layout)] = loss;
-        }
-        number++;
+    uint32_t groups = pen_mesh_num_groups(&layout->mesh);
+    uint64_t num_passes = pen__trainer_fill_groups(trainer, num_batches);
+    for (uint64_t number = pen_layout_group(layout); number < num_passes;
+         number += groups) {
+        bool counts = number < num_batches;
+        loss = 0;
+        pass.number = ++trainer->num_passes;
+        pass.first_sample = counts ? number * micro : 0;
+        pen_status status = pen__trainer_run_evaluator(trainer, &pass, why);
+        if (status != PEN_OK)
+            return status;
+        if (counts && pen_layout_is_first(layout))
+            totals[1 + number * pen_layout_num_parts(layout) +
+                   pen_layout_part(layout)] = loss;
     }
     totals[0] = (double)score->num_right;
-    return trainer->layout.drops_values
-               ? attend_others(trainer, &pass, num_passes, number, why)
-               : PEN_OK;
+    return PEN_OK;
 }
 
 static pen_status evaluate(struct pen_trainer *trainer,

@@ -63,6 +63,7 @@ struct pen_trainer {
     uint32_t num_per_step;     /* micro-batches of a copy */
     struct pen_group *tensor;  /* group of this rank; NULL: it is alone */
     struct pen_group *context; /* likewise */
+    struct pen_group *experts; /* likewise */
     struct pen_executor *executor;
     struct pen_executor *evaluator; /* forward alone; made when needed */
     struct pen_schedule *evaluation;
@@ -230,6 +231,11 @@ pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
 pen_status pen__trainer_run_evaluator(struct pen_trainer *trainer,
                                       struct pen_pass *pass,
                                       struct pen_text *why) PEN_MUST_CHECK;
+
+/* Micro-batches, and more that only keep ranks in step which compute experts
+ * for each other or send each other weights. */
+uint64_t pen__trainer_fill_groups(const struct pen_trainer *trainer,
+                                  uint64_t count);
 
 /* trainer_ahead.c: optimistic steps. */
 pen_status pen__trainer_make_ahead(struct pen_trainer *trainer,

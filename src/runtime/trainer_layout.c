@@ -93,6 +93,7 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
     uint32_t parts = pen_layout_num_parts(&trainer->layout);
     struct pen_training_facts facts = {
         .schedule = options->schedule->name,
+        .degrees = {[PEN_DEGREE_EP] = trainer->layout.num_experts},
         .is_asynchronous = rules->period != 0,
         .is_stale = rules->is_stale,
         .is_joint = rules->is_joint,
@@ -142,7 +143,11 @@ static pen_status check_restrictions(const struct pen_trainer *trainer,
     if (status == PEN_OK)
         status = pen_transport_check_tags(
             trainer->options.transport,
-            (schedule->shape.num_stages + 1) * PEN_REDUCTION_LANES, why);
+            (schedule->shape.num_stages *
+                 (trainer->layout.num_experts > 1 ? 2u : 1u) +
+             1) *
+                PEN_REDUCTION_LANES,
+            why);
     return status;
 }
 
@@ -269,6 +274,7 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
                               ? options->logical_replicas * num_parts(trainer)
                               : pen_layout_copies(layout);
     layout->shares = options->replica_shares;
+    layout->num_experts = options->expert_size > 1 ? options->expert_size : 1;
     layout->drops_gradients =
         pen_trainer_drops_gradients(options, pen_layout_copies(layout));
     layout->drops_values =
@@ -313,7 +319,7 @@ static pen_status check_context(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
-/* What can be trained with weights that owners send layer by layer. */
+/* Weights that owners send layer by layer exclude some options. */
 static pen_status check_values(const struct pen_trainer *trainer,
                                struct pen_text *why)
 {
@@ -336,6 +342,34 @@ static pen_status check_values(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
+/* Experts that are dealt out exclude some options; the table of restrictions has
+ * more. */
+static pen_status check_experts(const struct pen_trainer *trainer,
+                                struct pen_text *why)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    const char *reason = NULL;
+    if (options->model->decoder == NULL)
+        reason = "is for text models only. Drop it";
+    else if (options->tensor_size > 1 || options->logical_tensor > 1)
+        reason = "cannot be combined with tensor parallelism. Drop it, or "
+                 "--tensor-model-parallel-size and --logical-tensor";
+    else if (options->context_size > 1)
+        reason = "cannot be combined with --context-parallel-size. Drop one of "
+                 "them";
+    else if (options->world != NULL)
+        reason = "needs replicas that sum gradients at every step. Drop it, or "
+                 "--sync";
+    else if (options->sleeps != NULL || options->maker != NULL)
+        reason = "needs an engine that computes. Drop it, or use --engine "
+                 "onednn";
+    if (reason == NULL)
+        return PEN_OK;
+    pen_why(why, "--expert-model-parallel-size %u %s", options->expert_size,
+            reason);
+    return PEN_INVALID;
+}
+
 pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
                                     uint32_t num_ranks, struct pen_text *why)
 {
@@ -355,6 +389,8 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
         status = check_parts(trainer, why);
     if (status == PEN_OK && num_parts(trainer) > 1)
         status = check_context(trainer, why);
+    if (status == PEN_OK && options->expert_size > 1)
+        status = check_experts(trainer, why);
     if (status == PEN_OK)
         status = check_values(trainer, why);
     if (status == PEN_OK)

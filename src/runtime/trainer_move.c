@@ -94,6 +94,12 @@ static pen_status check_one(const struct pen_trainer_options *options,
                      "cuts the sequences. Drop it, or --move");
         return PEN_INVALID;
     }
+    if (options->expert_size > 1) {
+        pen_why(why, "the layout cannot change while "
+                     "--expert-model-parallel-size deals out experts. Drop it, "
+                     "or --move");
+        return PEN_INVALID;
+    }
     if (options->sleeps != NULL) {
         pen_why(why, "an --engine that only sleeps has no weights to move; use "
                      "onednn or reference, or leave out --move");

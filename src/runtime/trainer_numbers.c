@@ -285,12 +285,14 @@ static pen_status look_at_forwards(struct search *search,
     pen_status status = pen__trainer_make_evaluator(trainer, why);
     if (trainer->evaluator == NULL) /* it waits for a move */
         return status;
-    for (uint64_t i = 0; i * micro < count && status == PEN_OK; i++) {
+    uint64_t num_batches = (count + micro - 1) / micro;
+    uint64_t num_passes = pen__trainer_fill_groups(trainer, num_batches);
+    for (uint64_t i = 0; i < num_passes && status == PEN_OK; i++) {
         if (i % pen_mesh_num_groups(&layout->mesh) != pen_layout_group(layout))
             continue;
-        search->batch = i;
+        search->batch = i < num_batches ? i : 0;
         pass.number = ++trainer->num_passes;
-        pass.first_sample = first + i * micro;
+        pass.first_sample = first + search->batch * micro;
         status = pen__trainer_run_evaluator(trainer, &pass, why);
     }
     return status;

@@ -173,14 +173,16 @@ static bool adds(const struct pen_trainer *trainer, uint32_t index,
                  const struct pen_stage *stage, size_t parameter,
                  enum pen_probe_pass pass)
 {
-    bool is_first = pen_layout_member(&trainer->layout, stage->stage) == 0;
-    if (pen_network_parameter(stage->network, parameter)->is_copy)
+    const struct pen_network_parameter *it =
+        pen_network_parameter(stage->network, parameter);
+    bool is_first =
+        pen_layout_comes_first(&trainer->layout, stage->stage, it->num_dealt);
+    if (it->is_copy)
         return false;
     if (pass == PEN_PROBE_GRADIENTS || trainer->layout.drops_values)
         return (is_first || trainer->options.sharding != PEN_SHARDING_NONE) &&
                pen_exchange_owns(trainer->exchange, index, parameter);
-    return is_first &&
-           !pen_network_parameter(stage->network, parameter)->is_value_only;
+    return is_first && !it->is_value_only;
 }
 
 void pen__trainer_probe_parameters(struct pen_trainer *trainer,

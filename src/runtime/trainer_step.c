@@ -96,10 +96,11 @@ static void add_squares(struct pen_trainer *trainer, uint32_t index)
     const struct pen_stage *stage =
         pen_executor_stage(trainer->executor, index);
     const struct pen_network *network = stage->network;
-    bool is_first = pen_layout_member(&trainer->layout, stage->stage) == 0;
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
+        bool is_first = pen_layout_comes_first(&trainer->layout, stage->stage,
+                                               it->num_dealt);
         if ((is_first || trainer->options.sharding != PEN_SHARDING_NONE) &&
             !it->is_copy && pen_exchange_owns(trainer->exchange, index, i))
             engine->ops->gradient_sum_squares(engine, it->parameter,

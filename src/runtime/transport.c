@@ -570,6 +570,7 @@ static const char *const tag_names[PEN_TAG_KINDS] = {
     [PEN_TAG_PROBE] = "figures of a probe, number",
     [PEN_TAG_TENSOR] = "piece of a tensor, number",
     [PEN_TAG_CONTEXT] = "keys and values, number",
+    [PEN_TAG_EXPERT] = "rows for experts, number",
 };
 
 static _Noreturn void leave_damaged(struct pen_transport *transport,

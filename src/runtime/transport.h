@@ -87,6 +87,7 @@ enum pen_tag_kind {
                          first of it writes */
     PEN_TAG_CONTEXT,  /* keys and values, and their gradients, between ranks
                          with parts of the same sequences */
+    PEN_TAG_EXPERT,   /* rows of tokens between ranks with different experts */
     PEN_TAG_KINDS
 };
 

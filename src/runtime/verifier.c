@@ -49,6 +49,12 @@ pen_status pen_verifier_create(struct pen_trainer *trainer,
                      "--pipeline-model-parallel-size");
         return PEN_INVALID;
     }
+    if (layout->num_experts > 1) {
+        pen_why(why, "--verify-interval compares replicas with the same "
+                     "weights, and --expert-model-parallel-size deals out "
+                     "their experts. Drop one of them");
+        return PEN_INVALID;
+    }
     struct pen_verifier *verifier = calloc(1, sizeof *verifier);
     if (verifier == NULL)
         return PEN_NOMEM;

@@ -12,18 +12,45 @@
 static bool has_whole_layers(const struct pen_training_facts *facts,
                              struct pen_text *why)
 {
-    static const struct {
-        enum pen_degree degree;
-        const char *name;
-    } missing[] = {{PEN_DEGREE_CP, "cp"}, {PEN_DEGREE_EP, "ep"}};
-    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        if (facts->degrees[missing[i].degree] > 1) {
-            pen_why(why,
-                    "%s %u: penstock train does not split sequences or experts",
-                    missing[i].name, facts->degrees[missing[i].degree]);
-            return false;
-        }
-    return true;
+    uint32_t cp = facts->degrees[PEN_DEGREE_CP];
+    if (cp <= 1)
+        return true;
+    pen_why(why, "cp %u: penstock train does not split sequences", cp);
+    return false;
+}
+
+/* Experts are dealt out over replicas that follow each other, whose sums are a
+ * subtree (network/experts.h, runtime/layout.h). */
+static bool deals_out_experts(const struct pen_training_facts *facts,
+                              struct pen_text *why)
+{
+    uint32_t ep = facts->degrees[PEN_DEGREE_EP];
+    uint32_t num_copies =
+        facts->num_parts == 0 ? 1 : facts->num_stages / facts->num_parts;
+    const struct pen_model *model = facts->model;
+    if (ep <= 1)
+        return true;
+    if (model != NULL && model->num_experts == 0)
+        pen_why(why, "ep %u: the model has no experts", ep);
+    else if ((ep & (ep - 1)) != 0)
+        pen_why(why, "ep %u is not a power of two", ep);
+    else if (model != NULL && model->num_experts % ep != 0)
+        pen_why(why, "ep %u does not divide the %u experts of the model", ep,
+                model->num_experts);
+    else if (facts->is_asynchronous)
+        pen_why(why, "ep %u needs a synchronous schedule", ep);
+    else if (num_copies > 1)
+        pen_why(why, "ep %u needs a schedule with one copy of the model", ep);
+    else if (facts->has_uneven_shares)
+        pen_why(why, "ep %u needs replicas with equal shares of the batch", ep);
+    else if (facts->sharding > PEN_SHARDING_ZERO1)
+        pen_why(why, "ep %u goes with none and zero1", ep);
+    else if (facts->num_members % ep != 0)
+        pen_why(why, "ep %u does not divide the %u replicas", ep,
+                facts->num_members);
+    else
+        return true;
+    return false;
 }
 
 /* Pieces are equal but for the last one, which needs a word, too. */
@@ -452,7 +479,9 @@ static const struct {
                     struct pen_text *why);
     const char *remedy;
 } restrictions[] = {
-    {has_whole_layers, "plan with cp and ep 1, or export the plan"},
+    {has_whole_layers, "plan with cp 1, or export the plan"},
+    {deals_out_experts, "use another --expert-model-parallel-size, --schedule "
+                        "1f1b and zero1"},
     {shares_layers_in_a_tree, "use --tp 2, 4 or 8 with --schedule 1f1b"},
     {gathers_alike, "or use --sharding zero1"},
     {has_whole_experts, NULL},

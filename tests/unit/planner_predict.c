@@ -123,6 +123,26 @@ static void weights_of_all_ranks_are_the_models(void **state)
     layout_release(&layout);
 }
 
+/* This program's trainer has a gradient of each rank of an expert group, and
+ * room for all of their tokens: eight copies of a token in place of two. */
+static void dealt_out_experts_have_room_for_all(void **state)
+{
+    (void)state;
+    struct layout layout;
+    layout_init(&layout, "preset:mixtral-8x22b", "preset:dgx-h100*8", 1, 1);
+    layout.plan->degrees[PEN_DEGREE_DP] = 4;
+    double gradients = bytes_of_part(&layout, PEN_MEMORY_GRADIENTS);
+    double kept = bytes_of_part(&layout, PEN_MEMORY_ACTIVATIONS);
+    layout.plan->degrees[PEN_DEGREE_EP] = 4;
+    expect_close(kept, bytes_of_part(&layout, PEN_MEMORY_ACTIVATIONS), "even");
+    assert_true(bytes_of_part(&layout, PEN_MEMORY_GRADIENTS) < gradients / 2);
+    layout.setting.practice.has_worst_routing = true;
+    expect_close(gradients, bytes_of_part(&layout, PEN_MEMORY_GRADIENTS), "g");
+    double all = bytes_of_part(&layout, PEN_MEMORY_ACTIVATIONS);
+    assert_true(all > 2 * kept && all < 4 * kept);
+    layout_release(&layout);
+}
+
 /* The first and the last rank have the matrix that they share, each. */
 static void a_tied_matrix_is_there_once_for_each_holder(void **state)
 {
@@ -613,6 +633,7 @@ int main(void)
         cmocka_unit_test(parts_sum_up),
         cmocka_unit_test(parts_of_many_stages_sum_up),
         cmocka_unit_test(weights_of_all_ranks_are_the_models),
+        cmocka_unit_test(dealt_out_experts_have_room_for_all),
         cmocka_unit_test(a_tied_matrix_is_there_once_for_each_holder),
         cmocka_unit_test(uneven_stages_have_their_own_memory),
         cmocka_unit_test(activations_follow_the_schedule),

@@ -59,7 +59,7 @@ static void tensors_are_cut_evenly_inside_a_node(void **state)
     candidate = make_candidate(2, 1, 8);
     candidate.degrees[PEN_DEGREE_CP] = 2;
     expect_refusal(&setting, &candidate,
-                   "cp 2: penstock train does not split sequences or experts; "
+                   "cp 2: penstock train does not split sequences; "
                    "--target megatron does");
     release_setting(&setting);
 }

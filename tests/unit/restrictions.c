@@ -88,16 +88,64 @@ static void expect_broken(const struct pen_training_facts *facts,
     pen_text_release(&all);
 }
 
+#define EXPERT_REMEDY                                                          \
+    "; use another --expert-model-parallel-size, --schedule 1f1b and zero1"
+
+static void expect_not_dealt_out(const struct pen_training_facts *facts,
+                                 const char *reason)
+{
+    expect_broken(facts, reason, EXPERT_REMEDY);
+}
+
+static void experts_are_dealt_out_evenly(void **state)
+{
+    (void)state;
+    struct pen_model *experts =
+        parse_model("{\"model_type\":\"mixtral\",\"vocab_size\":100,"
+                    "\"max_position_embeddings\":16,\"hidden_size\":8,"
+                    "\"num_hidden_layers\":4,\"num_attention_heads\":2,"
+                    "\"num_key_value_heads\":2,\"intermediate_size\":8,"
+                    "\"num_local_experts\":6,\"num_experts_per_tok\":2}");
+    struct pen_training_facts facts = synchronous();
+    facts.model = experts;
+    facts.degrees[PEN_DEGREE_EP] = 2;
+    expect_kept(&facts);
+    facts.degrees[PEN_DEGREE_EP] = 3;
+    expect_not_dealt_out(&facts, "ep 3 is not a power of two");
+    facts.degrees[PEN_DEGREE_EP] = 4;
+    expect_not_dealt_out(&facts,
+                         "ep 4 does not divide the 6 experts of the model");
+    facts.degrees[PEN_DEGREE_EP] = 2;
+    facts.num_members = 3;
+    expect_not_dealt_out(&facts, "ep 2 does not divide the 3 replicas");
+    facts.num_members = 4;
+    facts.num_stages = 8;
+    expect_not_dealt_out(&facts,
+                         "ep 2 needs a schedule with one copy of the model");
+    facts.num_stages = 4;
+    facts.has_uneven_shares = true;
+    expect_not_dealt_out(&facts,
+                         "ep 2 needs replicas with equal shares of the batch");
+    facts.has_uneven_shares = false;
+    facts.sharding = PEN_SHARDING_ZERO2;
+    expect_not_dealt_out(&facts, "ep 2 goes with none and zero1");
+    facts.sharding = PEN_SHARDING_NONE;
+    facts.is_asynchronous = true;
+    expect_not_dealt_out(&facts, "ep 2 needs a synchronous schedule");
+    pen_model_free(experts);
+}
+
 static void any_training_is_restricted(void **state)
 {
     (void)state;
     struct pen_training_facts facts = synchronous();
     expect_kept(&facts);
     facts.degrees[PEN_DEGREE_CP] = 2;
-    expect_broken(&facts,
-                  "cp 2: penstock train does not split sequences or "
-                  "experts",
-                  "; plan with cp and ep 1, or export the plan");
+    expect_broken(&facts, "cp 2: penstock train does not split sequences",
+                  "; plan with cp 1, or export the plan");
+    facts = synchronous();
+    facts.degrees[PEN_DEGREE_EP] = 2;
+    expect_broken(&facts, "ep 2: the model has no experts", EXPERT_REMEDY);
     facts = synchronous();
     facts.degrees[PEN_DEGREE_TP] = 4;
     expect_kept(&facts);
@@ -412,6 +460,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_training_is_restricted),
+        cmocka_unit_test(experts_are_dealt_out_evenly),
         cmocka_unit_test(batches_and_replicas_come_out_even),
         cmocka_unit_test(families_for_planning_are_refused),
         cmocka_unit_test(experts_are_whole),

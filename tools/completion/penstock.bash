@@ -48,7 +48,7 @@ _penstock_train_options() {
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \
         --schedule --mapping --use-distributed-optimizer --sharding --data-parallel-sharding-strategy --fast-sums --logical-replicas --logical-tensor --plan --move --check \
-        --tensor-model-parallel-size --tp \
+        --tensor-model-parallel-size --tp --expert-model-parallel-size --ep \
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --ring --island --key --keys --patience --late \
         --sparse-embedding --compress-stages \

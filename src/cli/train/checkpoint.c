@@ -47,6 +47,8 @@ static const char *const free_options[] = {
     "stage-replicas",
     "slices",
     "context-parallel-size",
+    "ep",
+    "expert-model-parallel-size",
     "stage-layers",
     "replica-shares",
     "schedule",

@@ -71,6 +71,7 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
 {
     args->pipeline_size = plan->degrees[PEN_DEGREE_PP];
     args->tensor_size = plan->degrees[PEN_DEGREE_TP];
+    args->expert_size = plan->degrees[PEN_DEGREE_EP];
     args->chunks = plan->degrees[PEN_DEGREE_VPP];
     args->slices = 0;
     args->pipeline =
@@ -826,6 +827,7 @@ struct pen_trainer_options pen__train_layout_options(
         .sharding = (enum pen_sharding)args->sharding,
         .tensor_size = (uint32_t)args->tensor_size,
         .context_size = (uint32_t)args->context_size,
+        .expert_size = (uint32_t)args->expert_size,
         .router = args->router,
         .has_fast_sums = args->has_fast_sums,
         .has_sparse_sums = args->has_sparse_sums,

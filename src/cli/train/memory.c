@@ -205,6 +205,71 @@ activation_bytes(const struct pen__train_memory_question *question,
            hold + 2 * output + again + copies;
 }
 
+/* Bytes of one layer whose experts are dealt out, less those where they are
+ * not.
+ */
+struct dealt {
+    double stash;
+    double hold;
+    double scratch;
+};
+
+/* Every source has room for the most rows that it may send (experts.h). */
+static struct dealt dealt_layer(const struct pen__train_args *args,
+                                const struct pen_model *model, uint32_t tokens,
+                                enum pen_recompute recompute)
+{
+    const struct pen_recomputed again =
+        pen_recomputed_of(recompute, args->modules);
+    uint32_t sources = (uint32_t)args->expert_size;
+    uint32_t owned = model->num_experts / sources;
+    uint32_t chosen = model->experts_per_token;
+    double element = args->is_bf16 ? 2 : 4;
+    double slots = (double)args->micro_batch_size * tokens * chosen;
+    double rows = slots / chosen * sources * (owned < chosen ? owned : chosen);
+    double inner = (rows - slots) * model->expert_intermediate * element;
+    double come = rows * model->hidden * element;
+    double wide = again.wide ? 0 : 2 * inner;
+    return (struct dealt){
+        .stash = come + 4 * rows + wide + (again.inner ? 0 : inner),
+        .hold = come + 2 * inner + (again.wide ? 2 * inner : 0),
+        .scratch =
+            come + 4 * (rows + slots) + 2 * inner + (again.inner ? inner : 0)};
+}
+
+/*
+ * Experts that are dealt out: fewer values and moments, as many gradients, and
+ * more room for tokens.
+ */
+static double dealt_bytes(const struct pen__train_memory_question *question,
+                          const struct pen_layer_range *layers,
+                          const struct pen_stage_needs *needs)
+{
+    const struct pen__train_args *args = question->args;
+    const struct pen_model *model = question->model->decoder;
+    bool is_full = layers->recompute == PEN_RECOMPUTE_FULL;
+    bool is_sharded = args->sharding != PEN_SHARDING_NONE;
+    double moments = 4.0 * pen_optimizer_moments(&args->numbers);
+    double elsewhere = 1 - 1 / (double)args->expert_size;
+    double per_parameter =
+        4.0 + (args->is_bf16 ? 2 : 0) + (is_sharded ? 0 : moments);
+    double expert = 3.0 * model->hidden * model->expert_intermediate;
+    double bytes = 0, once = 0;
+    for (uint32_t i = 0; i < layers->count && args->expert_size > 1; i++) {
+        uint32_t layer = layers->first + i;
+        if (is_end_of(question, layer) ||
+            !pen_model_block_is_sparse(model, layer - 1))
+            continue;
+        struct dealt it = dealt_layer(args, model, question->sample.num_ids,
+                                      layers->recompute);
+        bytes += (is_full ? 0 : it.stash * needs->stashes) +
+                 it.hold * needs->holds -
+                 elsewhere * per_parameter * expert * model->num_experts;
+        once = larger(once, it.hold + it.scratch + (is_full ? it.stash : 0));
+    }
+    return bytes + once;
+}
+
 /*
  * What Muon lacks: the second moments of its matrices, which are dealt out, and
  * those in a snapshot; its scratch is more.
@@ -371,6 +436,7 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
                                  4.0 * (pen_shape_users(shape, s) - 1)) +
                  muon_bytes(question, layers, num_members) -
                  dropped_bytes(question, layers, num_members) +
+                 dealt_bytes(question, layers, &needs) +
                  activation_bytes(question, layers, &needs);
     }
     return (uint64_t)bytes;

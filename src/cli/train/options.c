@@ -133,6 +133,12 @@ static const struct pen__field fields[] = {
     COUNT("context-parallel-size", context_size, 1, 1024,
           "ranks that share every sequence, each with two of its chunks, and "
           "gather keys and values; 1 when not given"),
+    COUNT("ep", expert_size, 1, 1024,
+          "replicas that the experts of a model are dealt out over; tokens "
+          "travel to their experts and back; results do not change; 1 when not "
+          "given"),
+    COUNT("expert-model-parallel-size", expert_size, 1, 1024,
+          "the same as --ep"),
     COUNT("tp", tensor_size, 1, 1024,
           "ranks that share each layer, by heads, MLP and vocabulary; results "
           "depend on --logical-tensor alone; 1 when not given"),
@@ -851,6 +857,7 @@ int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
                                      .pipeline_size = 1,
                                      .tensor_size = 1,
                                      .context_size = 1,
+                                     .expert_size = 1,
                                      .sync = "allreduce",
                                      .hang_timeout = (double)NAN,
                                      .exit_minutes = (double)NAN,

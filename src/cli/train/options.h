@@ -46,6 +46,7 @@ struct pen__train_args {
 
     uint64_t pipeline_size; /* ranks of a pipeline */
     uint64_t context_size;  /* ranks that share every sequence */
+    uint64_t expert_size;   /* replicas that experts are dealt out over */
     uint64_t tensor_size;   /* ranks that share the pieces of each layer */
     uint64_t chunks;        /* stages of a rank; 0: as the schedule likes */
     uint64_t slices;        /* of a micro-batch; 0: not given */

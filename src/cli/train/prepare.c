@@ -617,6 +617,7 @@ static const char *without_commits(const struct pen__training *training)
            : training->moves.count > 0       ? "--move"
            : training->args.tensor_size > 1  ? "--tensor-model-parallel-size"
            : training->args.context_size > 1 ? "--context-parallel-size"
+           : training->args.expert_size > 1  ? "--expert-model-parallel-size"
                                              : NULL;
 }
 

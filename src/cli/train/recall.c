@@ -30,6 +30,8 @@ bool pen__recall_is_layout(const char *name)
                                          "vpp",
                                          "tensor-model-parallel-size",
                                          "context-parallel-size",
+                                         "ep",
+                                         "expert-model-parallel-size",
                                          "tp",
                                          "stage-replicas",
                                          "stage-layers",

@@ -400,6 +400,10 @@ pen_status pen__train_tell_sent(struct pen_transport *transport)
             pen_log(PEN_LOG_INFO,
                     "sent %.0f bytes between context-parallel ranks",
                     sent[PEN_TAG_CONTEXT]);
+        if (sent[PEN_TAG_EXPERT] > 0)
+            pen_log(PEN_LOG_INFO,
+                    "sent %.0f bytes between expert-parallel ranks",
+                    sent[PEN_TAG_EXPERT]);
     }
     return status;
 }

@@ -340,7 +340,10 @@ static pen_status gradient_place(struct pen_engine *engine,
 {
     struct pen__onednn *self = (struct pen__onednn *)engine;
     (void)why;
-    PEN_BUG_UNLESS(parameter->parts[PEN_PART_GRADIENT] == NULL);
+    bool is_other = parameter->is_gradient_placed && at != NULL;
+    PEN_BUG_UNLESS(is_other || parameter->parts[PEN_PART_GRADIENT] == NULL);
+    if (is_other)
+        parameter->is_gradient_zero = false;
     self->parameter_bytes -= bytes_of(parameter);
     parameter->is_gradient_placed = at != NULL;
     parameter->parts[PEN_PART_GRADIENT] =

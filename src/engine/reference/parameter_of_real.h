@@ -192,7 +192,8 @@ static pen_status gradient_place(struct pen_engine *engine,
                                  struct pen_text *why)
 {
     (void)why;
-    PEN_BUG_UNLESS(parameter->parts[PEN_PART_GRADIENT] == NULL);
+    PEN_BUG_UNLESS((parameter->is_gradient_placed && at != NULL) ||
+                   parameter->parts[PEN_PART_GRADIENT] == NULL);
     parameter->is_gradient_placed = at != NULL;
     parameter->parts[PEN_PART_GRADIENT] =
         at != NULL ? at : array_of(engine, parameter);
