@@ -17,9 +17,9 @@ struct pen__sums {
     /* Of experts that are dealt out; NULL: no other rank has them. */
     struct pen_group *expert_group;
     struct pen_reduction *expert_reduction;
-    struct pen_turns *turns;         /* NULL: all gradients are kept */
-    struct pen_gather *gather;       /* NULL: all values are kept */
-    bool has_lost;                   /* a member, while it was waited for */
+    struct pen_turns *turns;   /* NULL: all gradients are kept */
+    struct pen_gather *gather; /* NULL: all values are kept */
+    bool has_lost;             /* a member, while it was waited for */
     bool is_tied_head;
     bool is_synced; /* of joint steps: its SYNC has passed, its STEP has not */
     bool is_whole;  /* of a tied head then: the embedding's part has joined */

@@ -43,14 +43,14 @@ struct pen_reduction_options {
     const struct pen_gradients *gradients;
     uint32_t num_dealt; /* sums the parameters that are dealt out over so many
                            ranks, and no others */
-    bool is_sharded;  /* parameters have owners */
-    bool is_gathered; /* values of those of one layer are not shared: others
-                         get them layer by layer (gather.h) */
-    bool is_cut;      /* other ranks have pieces of the same tensors, and the
-                         same owners of these */
-    bool is_fast;     /* sums in whatever order: bits are not promised */
-    bool is_sparse;   /* gradients of token tables: see below; not fast */
-    bool has_second;  /* sums second gradients (engine.h) */
+    bool is_sharded;    /* parameters have owners */
+    bool is_gathered;   /* values of those of one layer are not shared: others
+                           get them layer by layer (gather.h) */
+    bool is_cut;        /* other ranks have pieces of the same tensors, and the
+                           same owners of these */
+    bool is_fast;       /* sums in whatever order: bits are not promised */
+    bool is_sparse;     /* gradients of token tables: see below; not fast */
+    bool has_second;    /* sums second gradients (engine.h) */
     const struct pen_phantom *phantom; /* or NULL; fast, and sharded means that
                                           sums are scattered and values
                                           gathered, whoever owns them */

@@ -342,8 +342,8 @@ static pen_status check_values(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
-/* Experts that are dealt out exclude some options; the table of restrictions has
- * more. */
+/* Experts that are dealt out exclude some options; the table of restrictions
+ * has more. */
 static pen_status check_experts(const struct pen_trainer *trainer,
                                 struct pen_text *why)
 {
