@@ -385,11 +385,13 @@ static bool read_body(struct reader *self, char *line)
 static bool read_line(struct reader *self, struct ptx_module *module,
                       char *line)
 {
-    if (self->is_in_body)
-        return read_body(self, line);
     if (strncmp(line, ".visible .entry", 15) == 0)
         return begin_kernel(self, module, line);
-    if (self->kernel != NULL && strncmp(line, ".param", 6) == 0)
+    if (self->kernel == NULL)
+        return true;
+    if (self->is_in_body)
+        return read_body(self, line);
+    if (strncmp(line, ".param", 6) == 0)
         return declare_parameter(self, line + 6);
     if (strcmp(line, "{") == 0)
         self->is_in_body = true;

@@ -319,10 +319,9 @@ bool ptx_run(const struct ptx_kernel *kernel, uint32_t groups,
     struct machine *self = calloc(1, sizeof *self);
     if (self == NULL)
         abort();
-    *self = (struct machine){.kernel = kernel,
-                             .memory = memory,
-                             .parameters = parameters,
-                             .fault = fault};
+    *self = (struct machine){
+        .kernel = kernel, .memory = memory, .parameters = parameters};
+    self->fault = fault;
     self->rows = calloc((size_t)kernel->num_rows + 1, sizeof *self->rows);
     self->shared = malloc(kernel->shared_bytes + 1);
     self->touches =

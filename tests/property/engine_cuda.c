@@ -25,8 +25,10 @@ static struct device_trials cuda = {.name = "engine_cuda",
 static void an_access_out_of_bounds_is_a_fault(void **state)
 {
     struct pen_engine *engine = device_engine(*state, PEN_PRECISION_F32);
-    if (engine == NULL)
+    if (engine == NULL) {
         skip();
+        return;
+    }
     enum { COUNT = 100 };
     float *x = pen_engine_take(engine, PEN_PLACE_ENGINE, COUNT * sizeof *x);
     assert_non_null(x);
@@ -34,8 +36,9 @@ static void an_access_out_of_bounds_is_a_fault(void **state)
         const struct pen__flat_sizes sizes = {count};
         pen__launch(engine, PEN__KERNEL_add, 1, PEN__AT(x, x, x), &sizes);
         uint64_t mark = engine->ops->mark(engine);
-        bool is_reached = engine->ops->is_reached(engine, mark) ||
-                          engine->ops->is_reached(engine, mark);
+        bool is_reached = false; /* it is late */
+        for (int i = 0; i < 2; i++)
+            is_reached = engine->ops->is_reached(engine, mark);
         assert_true(is_reached == (count == COUNT));
     }
     const char *fault = engine->ops->fault(engine);
@@ -62,8 +65,10 @@ static void expect_refused(const char *device, const char *reason)
 static void devices_that_there_are_not_are_refused(void **state)
 {
     struct pen_engine *engine = device_engine(*state, PEN_PRECISION_F32);
-    if (engine == NULL)
+    if (engine == NULL) {
         skip();
+        return;
+    }
     pen_engine_free(engine);
     expect_refused("no such one", "Use one of 0 (");
     expect_refused("77", "cuda:77: no device has this number");

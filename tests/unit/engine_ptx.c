@@ -78,7 +78,7 @@ static void expect_all_found(const char *name, uint32_t groups,
             free(text);
             break;
         }
-        memcpy(barrier, "//", 2);
+        barrier[0] = barrier[1] = '/';
         bool is_good = run(text, name, groups, sizes, bytes, fault);
         free(text);
         if (is_good)
