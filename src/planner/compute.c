@@ -206,6 +206,8 @@ static double message_sec(const struct pen_compute *compute,
                           const struct pen_layer_range *stage, uint32_t layer,
                           enum pen_layer_pass pass)
 {
+    if (compute->sends_messages)
+        return 0;
     return pen_tensor_rank_sec(compute,
                                pen_model_layer_kind(compute->model, layer),
                                mode_of(compute, stage, layer), pass);
@@ -220,6 +222,20 @@ double pen_compute_tensor_sec(const struct pen_compute *compute,
     for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
         sum += message_sec(compute, stage, i, PEN_PASS_FORWARD) +
                message_sec(compute, stage, i, PEN_PASS_INPUT);
+    return sum;
+}
+
+uint32_t pen_compute_tensor_sums(const struct pen_compute *compute,
+                                 const struct pen_layer_range *stage,
+                                 enum pen_layer_pass pass)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++) {
+        struct pen_tensor_messages sent = pen_tensor_rank_messages(
+            compute, pen_model_layer_kind(compute->model, i),
+            mode_of(compute, stage, i), pass);
+        sum += sent.is_added ? sent.count : 0;
+    }
     return sum;
 }
 

@@ -26,6 +26,7 @@ struct pen_compute {
     uint32_t tensor_ranks; /* that share a layer; 0 as 1. The profile is then
                               one that pen_tensor_rank_cut() made */
     bool is_sharded;       /* each of them steps its share */
+    bool sends_messages;   /* inside layers: seconds are without them */
 };
 
 /*
@@ -71,6 +72,11 @@ void pen_compute_stage(const struct pen_compute *compute,
  */
 double pen_compute_tensor_sec(const struct pen_compute *compute,
                               const struct pen_layer_range *stage);
+
+/* Sums of tensor-parallel ranks in one pass of a stage and micro-batch. */
+uint32_t pen_compute_tensor_sums(const struct pen_compute *compute,
+                                 const struct pen_layer_range *stage,
+                                 enum pen_layer_pass pass);
 
 /* Whether any B is in it; a schedule with I and W alone splits them all. */
 bool pen_compute_has_whole_backward(const struct pen_schedule *schedule);

@@ -418,6 +418,37 @@ static void sleep_slice(struct pen_executor *executor,
     pen_executor_sleep(executor, seconds / stage->num_slices);
 }
 
+/* As long, with so many messages inside layers, the last one at the end. */
+static void sleep_between(struct pen_executor *executor,
+                          const struct pen_stage *stage, double seconds,
+                          uint32_t num_messages)
+{
+    struct pen_inner *inner = executor->options.inner;
+    for (uint32_t i = 0; i < num_messages; i++) {
+        sleep_slice(executor, stage, seconds / num_messages);
+        pen_inner_exchange(inner, pen_inner_part(inner, stage->part)->bytes);
+    }
+    if (num_messages == 0)
+        sleep_slice(executor, stage, seconds);
+}
+
+/* In place of a forward pass; one that fills a stash has no output. */
+static void sleep_forward(struct pen_executor *executor,
+                          const struct pen_stage *stage, double seconds,
+                          bool has_output)
+{
+    struct pen_inner *inner = executor->options.inner;
+    if (inner == NULL) {
+        sleep_slice(executor, stage, seconds);
+        return;
+    }
+    const struct pen_inner_messages *sent = pen_inner_part(inner, stage->part);
+    sleep_between(executor, stage, seconds,
+                  has_output ? sent->num_forward : sent->num_again);
+    if (sent->loss_bytes > 0)
+        pen_inner_exchange(inner, sent->loss_bytes);
+}
+
 static const struct pen_cost *sleep_of(const struct pen_executor *executor,
                                        const struct pen_stage *stage)
 {
@@ -511,7 +542,8 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     struct pen_microbatch microbatch = microbatch_of(executor, stage, op);
     keep_input(stage, stay, in.in);
     if (stage->network == NULL)
-        sleep_slice(executor, stage, sleep_of(executor, stage)->forward_sec);
+        sleep_forward(executor, stage, sleep_of(executor, stage)->forward_sec,
+                      true);
     else
         pen_network_forward(stage->network, &microbatch,
                             room_at(&stage->stashes, stay->stash), in.in, y);
@@ -547,8 +579,8 @@ static pen_status recompute(struct pen_executor *executor, uint32_t index,
     use(executor, stage, op, stay->version);
     struct pen_microbatch microbatch = microbatch_of(executor, stage, op);
     if (stage->network == NULL)
-        sleep_slice(executor, stage,
-                    pen_cost_recompute_sec(sleep_of(executor, stage)));
+        sleep_forward(executor, stage,
+                      pen_cost_recompute_sec(sleep_of(executor, stage)), false);
     else
         pen_network_forward(stage->network, &microbatch,
                             room_at(&stage->stashes, stay->stash),
@@ -577,6 +609,17 @@ static pen_status leave(struct pen_executor *executor, struct pen_stage *stage,
     if (hooks->gradient == NULL)
         return PEN_OK;
     return hooks->gradient(hooks->context, stage, number_in_step(executor, op));
+}
+
+/* In place of a backward pass. */
+static void sleep_backward(struct pen_executor *executor,
+                           const struct pen_stage *stage, bool is_whole)
+{
+    struct pen_inner *inner = executor->options.inner;
+    const struct pen_cost *cost = sleep_of(executor, stage);
+    sleep_between(
+        executor, stage, cost->input_sec + (is_whole ? cost->weight_sec : 0),
+        inner == NULL ? 0 : pen_inner_part(inner, stage->part)->num_input);
 }
 
 /* The gradient of the input, and with a whole backward that of the weights. */
@@ -608,9 +651,7 @@ static pen_status backward(struct pen_executor *executor, uint32_t index,
     void *stash = room_at(&stage->stashes, stay->stash);
     struct pen_microbatch microbatch = microbatch_of(executor, stage, op);
     if (stage->network == NULL)
-        sleep_slice(executor, stage,
-                    sleep_of(executor, stage)->input_sec +
-                        (is_whole ? sleep_of(executor, stage)->weight_sec : 0));
+        sleep_backward(executor, stage, is_whole);
     else if (is_whole)
         pen_network_backward(stage->network, &microbatch, stash, in.in, dx);
     else

@@ -1,6 +1,7 @@
 #ifndef PEN_RUNTIME_EXECUTOR_H
 #define PEN_RUNTIME_EXECUTOR_H
 
+#include "runtime/inner.h"
 #include "runtime/layout.h"
 #include "runtime/message_code.h"
 #include "runtime/stage.h"
@@ -75,8 +76,9 @@ struct pen_executor_options {
     double step_targets;           /* by which losses are divided */
     struct pen_message_code code;  /* of messages between ranks */
     const struct pen_cost *sleeps; /* by part: operations only wait; or NULL */
-    bool is_phantom;               /* messages have no contents (phantom.h) */
-    bool is_blocking; /* who sends waits until the bytes have left */
+    struct pen_inner *inner; /* messages that they send meanwhile; or NULL */
+    bool is_phantom;         /* messages have no contents (phantom.h) */
+    bool is_blocking;        /* who sends waits until the bytes have left */
     bool joins_pairs; /* an F and a B of one group are one operation: it begins
                          when both can */
     struct pen_executor_hooks hooks;

@@ -21,6 +21,7 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
                     trainer->num_totals * sizeof *trainer->totals);
     if (trainer->options.maker == NULL)
         pen_engine_free(trainer->engine);
+    pen_inner_free(trainer->inner);
     pen_transport_group_free(trainer->tensor);
     pen_transport_group_free(trainer->context);
     pen_transport_group_free(trainer->experts);
@@ -33,6 +34,7 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
     trainer->evaluator = trainer->executor = trainer->longest = NULL;
     trainer->engine = NULL;
     trainer->tensor = trainer->context = NULL;
+    trainer->inner = NULL;
     trainer->evaluation = trainer->own_schedule = NULL;
     trainer->losses = trainer->totals = NULL;
 }
@@ -303,6 +305,7 @@ pen__trainer_executor_options(struct pen_trainer *trainer)
         .step_targets =
             (double)options->global_batch * options->sample.num_targets,
         .sleeps = options->sleeps,
+        .inner = trainer->inner,
         .is_phantom = options->phantom != NULL,
         .is_blocking = options->is_blocking,
         .joins_pairs = options->joins_pairs,
@@ -377,6 +380,11 @@ static pen_status make_groups(struct pen_trainer *trainer)
                             &trainer->context);
     if (status == PEN_OK)
         status = make_expert_group(trainer);
+    if (status == PEN_OK && trainer->tensor != NULL &&
+        trainer->options.sleeps != NULL)
+        status = pen_inner_create(trainer->tensor, trainer->options.inner,
+                                  pen_shape_parts(&trainer->layout.shape),
+                                  &trainer->inner);
     return status;
 }
 
@@ -394,13 +402,13 @@ void pen__trainer_set_executor(struct pen_trainer *trainer,
 static pen_status make_executor(struct pen_trainer *trainer,
                                 struct pen_text *why)
 {
-    struct pen_executor_options options =
-        pen__trainer_executor_options(trainer);
     struct pen_stage *stages;
     uint32_t num_stages;
     if (pen_layout_is_idle(&trainer->layout))
         return PEN_OK;
     pen_status status = make_groups(trainer);
+    struct pen_executor_options options =
+        pen__trainer_executor_options(trainer);
     if (status == PEN_OK)
         status = make_stages(trainer, &stages, &num_stages, why);
     if (status == PEN_OK)

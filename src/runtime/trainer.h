@@ -8,6 +8,7 @@
 #include "engine/registry.h"
 #include "runtime/batches.h"
 #include "runtime/executor.h"
+#include "runtime/inner.h"
 #include "runtime/lr_schedule.h"
 #include "runtime/optimizer.h"
 #include "schedule/correction.h"
@@ -100,7 +101,9 @@ struct pen_trainer_options {
     bool has_sparse_sums; /* of token tables: only rows that are not zero */
     struct pen_block_code stage_code; /* between stages; 0 bits: none */
     const struct pen_cost *sleeps;    /* by part: they only wait; borrowed */
-    const struct pen_network_maker *maker; /* NULL: by the engine; borrowed */
+    const struct pen_inner_messages *inner; /* by part: what tensor-parallel
+                                               ranks that wait send; borrowed */
+    const struct pen_network_maker *maker;  /* NULL: by the engine; borrowed */
     const struct pen_phantom *phantom; /* NULL: there are contents; borrowed */
     bool is_verified;                  /* the schedule: nobody looks again */
     bool has_late_sums; /* none sets out before its stage is done */

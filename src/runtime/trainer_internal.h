@@ -64,6 +64,7 @@ struct pen_trainer {
     struct pen_group *tensor;  /* group of this rank; NULL: it is alone */
     struct pen_group *context; /* likewise */
     struct pen_group *experts; /* likewise */
+    struct pen_inner *inner;   /* of stages that sleep; NULL: no group */
     struct pen_executor *executor;
     struct pen_executor *evaluator; /* forward alone; made when needed */
     struct pen_schedule *evaluation;

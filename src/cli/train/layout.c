@@ -2,7 +2,9 @@
 
 #include "cli/train/recompute.h"
 #include "cli/train/sizes.h"
+#include "cli/train/sleeping.h"
 #include "planner/compute.h"
+#include "planner/tensor_rank.h"
 #include "schedule/generators.h"
 #include "schedule/restrictions.h"
 #include "schedule/verify.h"
@@ -483,28 +485,6 @@ static double idle_share(const struct pen_timing *timing)
     return 1 - busy / (timing->step_sec * timing->num_ranks);
 }
 
-/* Every operation of every stage takes as long as it sleeps. */
-static pen_status sleeping_costs(const struct pen_shape *shape,
-                                 int64_t sleep_ns, struct pen_costs *out)
-{
-    uint32_t count = pen_shape_parts(shape);
-    double sec = 1e-9 * (double)sleep_ns;
-    pen_costs_init(out);
-    out->items = calloc(count, sizeof *out->items);
-    if (out->items == NULL)
-        return PEN_NOMEM;
-    out->scope = PEN_COST_PER_STAGE;
-    out->num_items = count;
-    for (uint32_t i = 0; i < count; i++)
-        out->items[i] = (struct pen_cost){.forward_sec = sec,
-                                          .input_sec = sec,
-                                          .weight_sec = sec,
-                                          .recompute_sec = -1,
-                                          .pair_sec = -1,
-                                          .memory = -1};
-    return PEN_OK;
-}
-
 /* A prediction that fails leaves none: the trainer verifies the schedule. */
 static void predict(struct pen__train_layout *layout,
                     const struct pen_compute *compute, int64_t sleep_ns)
@@ -514,12 +494,13 @@ static void predict(struct pen__train_layout *layout,
     struct pen_text unused = PEN_TEXT_EMPTY;
     struct pen_timing *timing = NULL;
     struct pen_time_options options = {0};
-    /* Costs know nothing of sums inside layers. */
-    bool is_whole = layout->mesh.sizes[PEN_AXIS_TENSOR] == 1 &&
-                    layout->mesh.sizes[PEN_AXIS_CONTEXT] == 1;
+    /* Costs know nothing of keys and values that ranks gather. */
+    bool is_whole = layout->mesh.sizes[PEN_AXIS_CONTEXT] == 1;
+    /* A rank also waits inside layers, which no cost of a stage tells apart. */
+    bool has_bubble = is_whole && layout->mesh.sizes[PEN_AXIS_TENSOR] == 1;
     pen_status status =
         sleep_ns > 0
-            ? sleeping_costs(shape, sleep_ns, &layout->costs)
+            ? pen__train_sleeping_costs(shape, sleep_ns, &layout->costs)
             : pen_compute_costs(compute, layout->parts, pen_shape_parts(shape),
                                 shape->num_ranks,
                                 pen_compute_has_whole_backward(schedule),
@@ -529,7 +510,7 @@ static void predict(struct pen__train_layout *layout,
         pen_schedule_verify(schedule, NULL, NULL, &unused) == PEN_OK &&
         pen_schedule_time(schedule, &layout->costs, &options, &timing,
                           &unused) == PEN_OK) {
-        if (is_whole)
+        if (has_bubble)
             layout->predicted_bubble = idle_share(timing);
         layout->predicted_sec = timing->step_sec;
         if (layout->is_asynchronous)
@@ -682,7 +663,12 @@ static pen_status make(struct pen__train_layout *layout,
     }
     if (status == PEN_OK)
         predict(layout, &shared, args->sleep_ns);
-    return status == PEN_OK ? check_sleep(layout, args, why) : status;
+    if (status == PEN_OK)
+        status = check_sleep(layout, args, why);
+    if (status == PEN_OK && args->is_sleeping && args->tensor_size > 1 &&
+        compute->model != NULL)
+        status = pen__train_sleeping_set(layout, &shared, args->sleep_ns, why);
+    return status;
 }
 
 /* What was measured with several micro-batches is read for those of the run. */
@@ -789,7 +775,10 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         .modules = args->modules,
         .span = args->span,
         .optimizer = args->numbers.kind == PEN_STEP_RULE_SGD ? PEN_UPDATE_SGD
-                                                             : PEN_UPDATE_ADAM};
+                                                             : PEN_UPDATE_ADAM,
+        .tensor_ranks = (uint32_t)args->tensor_size};
+    if (status == PEN_OK && profile != NULL && compute.model != NULL)
+        pen_tensor_rank_cut(&compute, profile);
     if (status == PEN_OK)
         status = make(layout, args, &compute, why);
     pen_profile_free(profile);
@@ -832,7 +821,10 @@ struct pen_trainer_options pen__train_layout_options(
         .has_fast_sums = args->has_fast_sums,
         .has_sparse_sums = args->has_sparse_sums,
         .stage_code = args->stage_code,
-        .sleeps = args->is_sleeping ? layout->costs.items : NULL,
+        .sleeps = !args->is_sleeping      ? NULL
+                  : layout->inner != NULL ? layout->sleeps.items
+                                          : layout->costs.items,
+        .inner = layout->inner,
         .optimizer = args->numbers,
         .rates = args->schedule,
         .on_nan = (enum pen_on_nan)args->on_nan};
@@ -868,6 +860,7 @@ void pen__train_layout_release(struct pen__train_layout *layout)
     free(layout->shorter);
     free(layout->parts);
     pen_plan_free(layout->plan);
+    pen__train_sleeping_release(layout);
     if (layout->has_costs)
         pen_costs_release(&layout->costs);
     *layout = (struct pen__train_layout){0};

@@ -21,8 +21,10 @@ struct pen__train_layout {
     uint32_t num_logical;                /* of all of them */
     bool has_costs;                      /* as below */
     struct pen_costs costs;              /* of the schedule, as predicted */
-    double predicted_bubble;             /* NaN: not known */
-    double predicted_sec; /* of a step, with a profile; else NaN */
+    struct pen_costs sleeps; /* of tensor-parallel ranks that only wait, */
+    struct pen_inner_messages *inner; /* and what they send; NULL: no such */
+    double predicted_bubble;          /* NaN: not known */
+    double predicted_sec;             /* of a step, with a profile; else NaN */
 
     /* Where steps overlap: a pass has several, and then the pipeline drains. */
     bool is_asynchronous;

@@ -143,7 +143,7 @@ static pen_status check_pieces(const struct pen__training *training,
         return PEN_OK;
     if (pieces == 1)
         return pen_network_check_pieces(model, pieces, why);
-    if (args->is_sleeping)
+    if (args->is_sleeping && args->tensor_size == 1)
         pen_why(why, "--logical-tensor needs an engine that computes; --engine "
                      "sleep only waits. Drop --logical-tensor");
     else if (training->layout.is_asynchronous)

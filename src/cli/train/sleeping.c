@@ -1,0 +1,89 @@
+#include "cli/train/sleeping.h"
+
+#include "planner/tensor_rank.h"
+
+#include <stdlib.h>
+
+pen_status pen__train_sleeping_costs(const struct pen_shape *shape,
+                                     int64_t sleep_ns, struct pen_costs *out)
+{
+    uint32_t count = pen_shape_parts(shape);
+    double sec = 1e-9 * (double)sleep_ns;
+    pen_costs_init(out);
+    out->items = calloc(count, sizeof *out->items);
+    if (out->items == NULL)
+        return PEN_NOMEM;
+    out->scope = PEN_COST_PER_STAGE;
+    out->num_items = count;
+    for (uint32_t i = 0; i < count; i++)
+        out->items[i] = (struct pen_cost){.forward_sec = sec,
+                                          .input_sec = sec,
+                                          .weight_sec = sec,
+                                          .recompute_sec = -1,
+                                          .pair_sec = -1,
+                                          .memory = -1};
+    return PEN_OK;
+}
+
+static pen_status set_seconds(struct pen__train_layout *layout,
+                              const struct pen_compute *compute,
+                              int64_t sleep_ns, struct pen_text *why)
+{
+    const struct pen_schedule *schedule = layout->schedule;
+    const struct pen_shape *shape = &schedule->shape;
+    struct pen_compute apart = *compute;
+    apart.sends_messages = true;
+    return sleep_ns > 0
+               ? pen__train_sleeping_costs(shape, sleep_ns, &layout->sleeps)
+               : pen_compute_costs(&apart, layout->parts,
+                                   pen_shape_parts(shape), shape->num_ranks,
+                                   pen_compute_has_whole_backward(schedule),
+                                   &layout->sleeps, why);
+}
+
+static struct pen_inner_messages
+messages_of(const struct pen_compute *compute,
+            const struct pen_layer_range *stage)
+{
+    const struct pen_model *model = compute->model;
+    uint32_t forward =
+        pen_compute_tensor_sums(compute, stage, PEN_PASS_FORWARD);
+    bool has_head = stage->first + stage->count == model->num_layers;
+    struct pen_tensor_messages sum = pen_tensor_rank_messages(
+        compute, PEN_LAYER_EMBEDDING, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
+    struct pen_tensor_messages loss = pen_tensor_rank_messages(
+        compute, PEN_LAYER_HEAD, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
+    return (struct pen_inner_messages){
+        .num_forward = forward,
+        .num_again = has_head ? forward : forward - 1, /* without an output */
+        .num_input = pen_compute_tensor_sums(compute, stage, PEN_PASS_INPUT),
+        .bytes = (size_t)sum.bytes,
+        .loss_bytes = has_head ? (size_t)loss.bytes : 0};
+}
+
+pen_status pen__train_sleeping_set(struct pen__train_layout *layout,
+                                   const struct pen_compute *compute,
+                                   int64_t sleep_ns, struct pen_text *why)
+{
+    uint32_t count = pen_shape_parts(&layout->schedule->shape);
+    pen_status status = set_seconds(layout, compute, sleep_ns, why);
+    if (status != PEN_OK)
+        return status;
+    layout->inner = calloc(count, sizeof *layout->inner);
+    if (layout->inner == NULL) {
+        pen_costs_release(&layout->sleeps);
+        pen_why(why, "no memory for the messages of %u stages", count);
+        return PEN_NOMEM;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        layout->inner[i] = messages_of(compute, &layout->parts[i]);
+    return PEN_OK;
+}
+
+void pen__train_sleeping_release(struct pen__train_layout *layout)
+{
+    if (layout->inner != NULL)
+        pen_costs_release(&layout->sleeps);
+    free(layout->inner);
+    layout->inner = NULL;
+}
