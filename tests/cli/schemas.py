@@ -127,7 +127,8 @@ class Lines:
             ("simulate", "--plan", plan, "--sweep", "jitter=0:0.1:0.1"),
             ("tokenize", "--train-chars", os.path.abspath(__file__), "-o", os.path.join(self.work, "chars")),
             ("tokenize", "--tokenizer", os.path.join(self.work, "chars"), os.path.abspath(__file__), "-o", os.path.join(self.work, "tokens")),
-            ("report", self.log()), ("probe", "diff", self.probe(1.0), self.probe(1.5)), ("partition", self.graph(), "--devices", "2"))]
+            ("report", self.log()), ("probe", "diff", self.probe(1.0), self.probe(1.5)), ("partition", self.graph(), "--devices", "2"),
+            ("lint", self.file("every.sh", "python pretrain_gpt.py " + LINE)), self.recorded("real/slow"))]
 
     def log(self):
         head = {"format": "penstock-run", "version": 1, "model": "m", "settings": {"lr": 0.1}}
@@ -262,7 +263,10 @@ class Lines:
         folder = self.one([None, "real/slow", "real/skip", "real/dead", "real/stopped", "hand/unsent", "hand/slow_link"])
         if folder is None:
             return ["view", self.one(self.plans)]
-        return ["view", *sorted((pathlib.Path(__file__).parent.parent / "traces" / folder).iterdir())]
+        return self.recorded(folder)
+
+    def recorded(self, folder):
+        return ["view", *map(str, sorted((pathlib.Path(__file__).parent.parent / "traces" / folder).iterdir()))]
 
     def saved(self):
         return ["checkpoint", self.one(["ls", "verify", "hash"]), os.path.join(OLD, "checkpoint")]
