@@ -42,7 +42,7 @@ in_time() { timeout $(($1 * ${PEN_SLOWNESS:-1})) "${@:2}"; }
 about() { line=$*; }
 
 # PEN_PLAIN, where it is set, is the same program without sanitizers. In tests with
-# may_mix_builds=yes it runs two of three commands that shall succeed, by PEN_SEED.
+# may_mix_builds=yes it runs four of five commands that shall succeed, by PEN_SEED.
 # Those that are refused stay with PENSTOCK, and so does what computes: another build
 # has other bits.
 may_mix_builds=
@@ -60,7 +60,7 @@ choose_program() {
     train | eval | generate | profile | checkpoint | doctor | reproduce | supervise) return ;;
     esac
     turn=$((turn + 1))
-    [ $((turn % 3)) = 0 ] || program=$PEN_PLAIN
+    [ $((turn % 5)) = 0 ] || program=$PEN_PLAIN
 }
 
 # run CODE ARGS...: runs penstock, expects this exit code.
