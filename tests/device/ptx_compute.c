@@ -231,6 +231,7 @@ static float smaller_or_nan(float x, float y)
     X(u64_of_u32, "cvt.u64.u32", u64, u32, u16, u16, x)                        \
     X(u32_of_u64, "cvt.u32.u64", u32, u64, u16, u16, (uint32_t)x)              \
     X(u32_of_u16, "cvt.u32.u16", u32, u16, u16, u16, x)                        \
+    X(u16_of_high, "mov.high.b32", u16, u32, u16, u16, (uint16_t)(x >> 16))    \
     X(u16_of_u32, "cvt.u16.u32", u16, u32, u16, u16, (uint16_t)x)              \
     X(s32_of_f32, "cvt.rzi.s32.f32", s32, f32, u16, u16, integer_s32(x))       \
     X(f32_of_s32, "cvt.rn.f32.s32", f32, s32, u16, u16, (float)x)              \

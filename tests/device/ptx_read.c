@@ -339,6 +339,17 @@ static bool read_step(struct reader *self, char *text)
     return read_compute(self, mnemonic, operands, step);
 }
 
+/* Newer clangs: { .reg .b16 tmp; mov.b32 {tmp, %rs1}, %r1; } */
+static bool is_high_half(const char *line, char out[LINE])
+{
+    char to[12] = "", from[12] = "";
+    if (sscanf(line, "{ .reg .b16 tmp; mov.b32 {tmp, %11[^}]}, %11[^;]", to,
+               from) != 2)
+        return false;
+    snprintf(out, LINE, "mov.high.b32 %s, %s", to, from);
+    return true;
+}
+
 static bool end_kernel(struct reader *self)
 {
     for (size_t i = 0; i < self->num_jumps; i++) {
@@ -363,6 +374,9 @@ static bool read_body(struct reader *self, char *line)
     size_t length = strlen(line);
     if (strcmp(line, "}") == 0)
         return end_kernel(self);
+    char half[LINE];
+    if (is_high_half(line, half))
+        return read_step(self, half);
     if (line[length - 1] == ':') {
         GROW(self->labels, self->num_labels);
         struct label *label = &self->labels[self->num_labels++];
@@ -374,6 +388,8 @@ static bool read_body(struct reader *self, char *line)
     if (line[length - 1] != ';')
         return refuse(self, "a line", line);
     line[length - 1] = '\0';
+    if (strncmp(line, ".pragma", 7) == 0)
+        return true;
     if (strncmp(line, ".reg", 4) == 0)
         return declare_registers(self, line);
     if (strncmp(line, ".shared", 7) == 0 && self->num_arrays < MOST_ARRAYS)

@@ -3,7 +3,8 @@
  * (device/ptx.h): every operation agrees with the reference engine over random
  * shapes, in float and in bf16, has the bits of the same kernels as plain C,
  * and the same bits once more; the memory that the driver hands out is what the
- * engine says it holds; a kernel that leaves its arrays ends the queue.
+ * engine says it holds; commands are late; a kernel that leaves its arrays ends
+ * the queue.
  */
 #include "support/device_trials.h"
 #include "support/support.h"
@@ -49,6 +50,28 @@ static void an_access_out_of_bounds_is_a_fault(void **state)
     pen_engine_free(engine);
 }
 
+/* A host that looks before the mark sees what was there before. */
+static void memory_is_old_before_its_mark(void **state)
+{
+    struct pen_engine *engine = device_engine(*state, PEN_PRECISION_F32);
+    if (engine == NULL) {
+        skip();
+        return;
+    }
+    float *from = pen_engine_take(engine, PEN_PLACE_STAGING, sizeof *from);
+    float *to = pen_engine_take(engine, PEN_PLACE_STAGING, sizeof *to);
+    assert_non_null(from);
+    assert_non_null(to);
+    *from = 3;
+    engine->ops->copy(engine, from, to, sizeof *to);
+    assert_true(*to == 0);
+    pen_engine_await(engine);
+    assert_true(*to == 3);
+    pen_engine_give(engine, PEN_PLACE_STAGING, to, sizeof *to);
+    pen_engine_give(engine, PEN_PLACE_STAGING, from, sizeof *from);
+    pen_engine_free(engine);
+}
+
 static void expect_refused(const char *device, const char *reason)
 {
     struct pen_engine *engine = NULL;
@@ -89,6 +112,7 @@ int main(void)
         cmocka_unit_test_prestate(device_bits_are_those_of_plain_c, &cuda),
         cmocka_unit_test_prestate(device_memory_is_what_the_driver_handed_out,
                                   &cuda),
+        cmocka_unit_test_prestate(memory_is_old_before_its_mark, &cuda),
         cmocka_unit_test_prestate(an_access_out_of_bounds_is_a_fault, &cuda),
         cmocka_unit_test_prestate(devices_that_there_are_not_are_refused,
                                   &cuda),
