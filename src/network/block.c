@@ -14,6 +14,11 @@
  * is added up, and so are their gradients of a and b. The first piece adds x,
  * middle and the biases.
  *
+ * With sequence parallelism (stream.h) x, a, middle, b, y and their gradients
+ * have the rows that are here. Products read rows of all members: a and b are
+ * gathered into the scratch for every pass, the gradients of middle and y into
+ * the hold. x and middle are added to the sums.
+ *
  * A block with experts has these (experts.h) in place of wide and down, or
  * beside them. Latent attention (latent.h) has values that are narrower than
  * what the attention gives, which ends in zeros.
@@ -21,6 +26,7 @@
 #include "network/context.h"
 #include "network/experts.h"
 #include "network/projection.h"
+#include "network/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +54,8 @@ struct block {
     struct pen_recomputed again;
     bool is_gated;
     struct pen__shape shape;
-    struct pen_norm attention_norm;
-    struct pen_norm mlp_norm;
+    struct pen__norm attention_norm;
+    struct pen__norm mlp_norm;
     struct pen__experts *experts; /* owned; NULL: one MLP for all tokens */
     bool has_features;            /* of an MLP of all tokens, beside these */
 
@@ -67,9 +73,11 @@ struct block {
     size_t a, b;
     /* In the hold. */
     size_t middle_gradient, a_gradient, b_gradient;
+    size_t all_of_y, all_of_middle; /* gradients of all members' rows */
     /* In the scratch: of one piece, or the results of all but the first. */
     size_t inner_gradient, attended_gradient, projection_scratch, others;
-    size_t values; /* of latent attention */
+    size_t values;        /* of latent attention */
+    size_t all_of_normed; /* a or b of all members' rows */
 
     uint32_t num_pieces;
     struct piece pieces[];
@@ -86,6 +94,8 @@ static void free_block(struct pen__layer *layer)
     for (uint32_t i = 0; i < block->num_pieces; i++)
         pen__projection_release(&block->pieces[i].projection);
     pen__experts_free(block->experts);
+    pen__norm_release(&block->attention_norm);
+    pen__norm_release(&block->mlp_norm);
     pen__context_release(&block->context);
     free(block);
 }
@@ -289,12 +299,46 @@ static size_t num_elements(const struct block *block)
     return block->shape.rows * block->shape.hidden;
 }
 
+/* The rows of all members, in a room where they are not here. */
+static const void *all_rows(const struct block *block,
+                            const struct pen__pass *pass, const void *own,
+                            void *room)
+{
+    return pen__gather_rows(pass, num_elements(block) * block->shape.element,
+                            own, room);
+}
+
+/* a or b as products read it: until the next one is asked for. */
+static const void *all_normed(const struct block *block,
+                              const struct pen__pass *pass, size_t at)
+{
+    return all_rows(block, pass, normed(block, pass, at),
+                    pen__at(pass->scratch, block->all_of_normed));
+}
+
+/* A gradient in the hold as products read it, once it was gathered. */
+static const void *all_gradients(const struct pen__pass *pass, const void *own,
+                                 size_t gathered)
+{
+    return pen_tensor_shares_rows(pass->tensor) ? pen__at(pass->hold, gathered)
+                                                : own;
+}
+
 /* Where a piece puts its part of `sum`, which is as wide as the stream. */
 static void *result_of(const struct block *block, const struct pen__pass *pass,
                        uint32_t piece, void *sum)
 {
-    return pen__piece_result(piece, num_elements(block) * block->shape.element,
-                             sum, pen__at(pass->scratch, block->others));
+    return pen__piece_result(pass->tensor, piece,
+                             num_elements(block) * block->shape.element, sum,
+                             pen__at(pass->scratch, block->others));
+}
+
+/* What a piece adds to its result. */
+static const void *residual_of(const struct pen__pass *pass, uint32_t piece,
+                               const void *x)
+{
+    bool is_first = pass->tensor->first + piece == 0;
+    return is_first && !pass->tensor->cuts_rows ? x : NULL;
 }
 
 static void add_results(const struct block *block, const struct pen__pass *pass,
@@ -304,20 +348,32 @@ static void add_results(const struct block *block, const struct pen__pass *pass,
                     pen__at(pass->scratch, block->others));
 }
 
+/* With what came past the pieces, where none of them added it. */
+static void add_outputs(const struct block *block, const struct pen__pass *pass,
+                        const void *residual, void *sum)
+{
+    add_results(block, pass, sum);
+    if (pass->tensor->cuts_rows)
+        pass->engine->ops->add(pass->engine,
+                               block->shape.own_rows * block->shape.hidden, sum,
+                               residual, sum);
+}
+
 /* ---- forward ---- */
 
 static void compute_a(const struct block *block, const struct pen__pass *pass,
                       const void *x)
 {
-    pass->engine->ops->norm_forward(
-        pass->engine, &block->attention_norm, x, normed(block, pass, block->a),
-        pen__at(pass->stash, block->mean1), pen__at(pass->stash, block->rstd1));
+    pass->engine->ops->norm_forward(pass->engine, &block->attention_norm.all, x,
+                                    normed(block, pass, block->a),
+                                    pen__at(pass->stash, block->mean1),
+                                    pen__at(pass->stash, block->rstd1));
 }
 
 static void compute_b(const struct block *block, const struct pen__pass *pass)
 {
     pass->engine->ops->norm_forward(
-        pass->engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
+        pass->engine, &block->mlp_norm.all, pen__at(pass->stash, block->middle),
         normed(block, pass, block->b), pen__at(pass->stash, block->mean2),
         pen__at(pass->stash, block->rstd2));
 }
@@ -344,10 +400,9 @@ static void compute_inner(const struct block *block, const struct piece *piece,
 }
 
 static void compute_wide(const struct block *block, const struct piece *piece,
-                         const struct pen__pass *pass)
+                         const struct pen__pass *pass, const void *b)
 {
-    pass->engine->ops->linear_forward(pass->engine, &piece->up,
-                                      normed(block, pass, block->b), NULL,
+    pass->engine->ops->linear_forward(pass->engine, &piece->up, b, NULL,
                                       wide_of(block, piece, pass));
 }
 
@@ -437,44 +492,44 @@ static void forward_attention(struct block *block, const struct pen__pass *pass,
                               const void *x, void *middle)
 {
     struct pen_engine *engine = pass->engine;
-    uint32_t first = pass->tensor->first;
+    const void *a = all_normed(block, pass, block->a);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
         const struct pen__room values = room_of_values(piece, pass);
         pen__projection_forward(
-            &piece->projection, engine, normed(block, pass, block->a), &values,
+            &piece->projection, engine, a, &values,
             pen__at(pass->scratch, block->projection_scratch));
         if (has_parts(pass))
             gather(block, piece, pass);
         attend(block, piece, pass);
         engine->ops->linear_forward(
             engine, &piece->out, values_of(block, piece, pass),
-            first + i == 0 ? x : NULL, result_of(block, pass, i, middle));
+            residual_of(pass, i, x), result_of(block, pass, i, middle));
     }
-    add_results(block, pass, middle);
+    add_outputs(block, pass, x, middle);
 }
 
 static void forward_mlp(const struct block *block, const struct pen__pass *pass,
                         void *y)
 {
     struct pen_engine *engine = pass->engine;
-    uint32_t first = pass->tensor->first;
     void *middle = pen__at(pass->stash, block->middle);
+    if (y == NULL && block->again.wide)
+        return;
+    const void *b = all_normed(block, pass, block->b);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
-        if (y == NULL && block->again.wide)
-            break;
-        compute_wide(block, piece, pass);
+        compute_wide(block, piece, pass, b);
         if (y == NULL && block->again.inner)
             continue;
         compute_inner(block, piece, pass);
         if (y != NULL)
             engine->ops->linear_forward(
                 engine, &piece->down, inner_of(block, piece, pass),
-                first + i == 0 ? middle : NULL, result_of(block, pass, i, y));
+                residual_of(pass, i, middle), result_of(block, pass, i, y));
     }
     if (y != NULL)
-        add_results(block, pass, y);
+        add_outputs(block, pass, middle, y);
 }
 
 /* Without y it fills the stash only. */
@@ -500,15 +555,15 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
 
 /* From dy to what a piece adds to the gradient of b. */
 static void backward_piece(const struct block *block, const struct piece *piece,
-                           const struct pen__pass *pass, const void *dy,
-                           void *db)
+                           const struct pen__pass *pass, const void *b,
+                           const void *dy, void *db)
 {
     struct pen_engine *engine = pass->engine;
     void *wide = wide_of(block, piece, pass);
     void *dwide = pen__at(pass->hold, piece->wide_gradient);
     void *dinner = pen__at(pass->scratch, block->inner_gradient);
     if (block->again.wide)
-        compute_wide(block, piece, pass);
+        compute_wide(block, piece, pass, b);
     engine->ops->linear_backward_input(engine, &piece->down, dy, dinner);
     if (block->is_gated)
         engine->ops->swiglu_backward(engine, &piece->swiglu, wide,
@@ -528,8 +583,12 @@ static void backward_mlp(const struct block *block,
     void *db = pen__at(pass->hold, block->b_gradient);
     if (block->again.wide && block->again.norms)
         compute_b(block, pass);
+    const void *b =
+        block->again.wide ? all_normed(block, pass, block->b) : NULL;
+    const void *all_of_y =
+        all_rows(block, pass, dy, pen__at(pass->hold, block->all_of_y));
     for (uint32_t i = 0; i < block->num_pieces && block->has_features; i++)
-        backward_piece(block, &block->pieces[i], pass, dy,
+        backward_piece(block, &block->pieces[i], pass, b, all_of_y,
                        result_of(block, pass, i, db));
     if (block->has_features)
         add_results(block, pass, db);
@@ -540,14 +599,15 @@ static void backward_mlp(const struct block *block,
                                     block->has_features ? db : NULL, db);
     }
     pass->engine->ops->norm_backward_input(
-        pass->engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
+        pass->engine, &block->mlp_norm.all, pen__at(pass->stash, block->middle),
         pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),
         db, dy, pen__at(pass->hold, block->middle_gradient));
 }
 
 /* From the gradient of middle to what a piece adds to that of a. */
 static void backward_heads(struct block *block, const struct piece *piece,
-                           const struct pen__pass *pass, void *da)
+                           const struct pen__pass *pass, const void *dmiddle,
+                           void *da)
 {
     struct pen_engine *engine = pass->engine;
     const struct pen__projection *projection = &piece->projection;
@@ -557,9 +617,7 @@ static void backward_heads(struct block *block, const struct piece *piece,
     void *dvalues = projection->latent == NULL
                         ? dattended
                         : pen__at(pass->scratch, block->values);
-    engine->ops->linear_backward_input(
-        engine, &piece->out, pen__at(pass->hold, block->middle_gradient),
-        dvalues);
+    engine->ops->linear_backward_input(engine, &piece->out, dmiddle, dvalues);
     if (projection->latent != NULL)
         pen__latent_widen(projection->latent, engine, dvalues, dattended);
     if (block->again.attention)
@@ -577,13 +635,16 @@ static void backward_input(struct pen__layer *layer,
     struct block *block = block_of(layer);
     void *da = pen__at(pass->hold, block->a_gradient);
     backward_mlp(block, pass, dy);
+    const void *dmiddle =
+        all_rows(block, pass, pen__at(pass->hold, block->middle_gradient),
+                 pen__at(pass->hold, block->all_of_middle));
     for (uint32_t i = 0; i < block->num_pieces; i++)
-        backward_heads(block, &block->pieces[i], pass,
+        backward_heads(block, &block->pieces[i], pass, dmiddle,
                        result_of(block, pass, i, da));
     add_results(block, pass, da);
     if (dx != NULL)
         pass->engine->ops->norm_backward_input(
-            pass->engine, &block->attention_norm, x,
+            pass->engine, &block->attention_norm.all, x,
             pen__at(pass->stash, block->mean1),
             pen__at(pass->stash, block->rstd1), da,
             pen__at(pass->hold, block->middle_gradient), dx);
@@ -594,14 +655,15 @@ static void weigh_features(const struct block *block,
 {
     struct pen_engine *engine = pass->engine;
     const struct pen_engine_ops *ops = engine->ops;
+    const void *b = all_normed(block, pass, block->b);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
         if (block->again.inner)
             compute_inner(block, piece, pass);
         ops->linear_backward_weight(engine, &piece->down,
-                                    inner_of(block, piece, pass), dy);
-        ops->linear_backward_weight(engine, &piece->up,
-                                    normed(block, pass, block->b),
+                                    inner_of(block, piece, pass),
+                                    all_gradients(pass, dy, block->all_of_y));
+        ops->linear_backward_weight(engine, &piece->up, b,
                                     pen__at(pass->hold, piece->wide_gradient));
     }
 }
@@ -616,8 +678,8 @@ static void weigh_mlp(const struct block *block, const struct pen__pass *pass,
     }
     if (block->has_features)
         weigh_features(block, pass, dy);
-    pass->engine->ops->norm_backward_weight(
-        pass->engine, &block->mlp_norm, pen__at(pass->stash, block->middle),
+    pen__norm_backward_weight(
+        &block->mlp_norm, pass->engine, pen__at(pass->stash, block->middle),
         pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),
         pen__at(pass->hold, block->b_gradient));
 }
@@ -634,18 +696,20 @@ static void backward_weight(struct pen__layer *layer,
         compute_b(block, pass);
     }
     weigh_mlp(block, pass, dy);
+    const void *a = all_normed(block, pass, block->a);
+    const void *dmiddle =
+        all_gradients(pass, pen__at(pass->hold, block->middle_gradient),
+                      block->all_of_middle);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
-        ops->linear_backward_weight(
-            engine, &piece->out, values_of(block, piece, pass),
-            pen__at(pass->hold, block->middle_gradient));
+        ops->linear_backward_weight(engine, &piece->out,
+                                    values_of(block, piece, pass), dmiddle);
         const struct pen__room values = room_of_values(piece, pass);
         const struct pen__room slopes = room_of_slopes(piece, pass);
-        pen__projection_backward_weight(&piece->projection, engine,
-                                        normed(block, pass, block->a), &values,
+        pen__projection_backward_weight(&piece->projection, engine, a, &values,
                                         &slopes);
     }
-    ops->norm_backward_weight(engine, &block->attention_norm, x,
+    pen__norm_backward_weight(&block->attention_norm, engine, x,
                               pen__at(pass->stash, block->mean1),
                               pen__at(pass->stash, block->rstd1),
                               pen__at(pass->hold, block->a_gradient));
@@ -763,15 +827,14 @@ static pen_status add_parameters(struct block *block,
                                  struct pen_text *why)
 {
     uint32_t first = network->options.tensor.first;
-    pen_status status = pen__add_norm(
-        network, layer, PEN_PART_ATTENTION_NORM, PEN_PART_ATTENTION_NORM_BIAS,
-        block->shape.rows, &block->attention_norm, why);
+    pen_status status = pen__norm_init(&block->attention_norm, network, layer,
+                                       PEN_PART_ATTENTION_NORM,
+                                       PEN_PART_ATTENTION_NORM_BIAS, why);
     for (uint32_t i = 0; i < block->num_pieces && status == PEN_OK; i++)
         status = add_heads(&block->pieces[i], network, layer, first + i, why);
     if (status == PEN_OK)
-        status = pen__add_norm(network, layer, PEN_PART_MLP_NORM,
-                               PEN_PART_MLP_NORM_BIAS, block->shape.rows,
-                               &block->mlp_norm, why);
+        status = pen__norm_init(&block->mlp_norm, network, layer,
+                                PEN_PART_MLP_NORM, PEN_PART_MLP_NORM_BIAS, why);
     const struct pen_model *model = network->options.model;
     bool has_experts = pen_model_block_is_sparse(model, layer - 1);
     uint32_t pieces =
@@ -790,13 +853,15 @@ static void lay_out_stash(struct block *block)
     const struct pen__shape *shape = &block->shape;
     size_t *end = &block->base.stash_bytes;
     size_t stat = shape->rows * shape->stat;
-    size_t mean = block->attention_norm.kind == PEN_NORM_LAYER ? stat : 0;
     size_t row = shape->rows * shape->element;
+    size_t rstd = shape->own_rows * shape->stat;
+    size_t mean = block->attention_norm.all.kind == PEN_NORM_LAYER ? rstd : 0;
     block->mean1 = pen__take(end, mean);
-    block->rstd1 = pen__take(end, stat);
-    block->middle = pen__take(end, row * shape->hidden);
+    block->rstd1 = pen__take(end, rstd);
+    block->middle =
+        pen__take(end, shape->own_rows * shape->element * shape->hidden);
     block->mean2 = pen__take(end, mean);
-    block->rstd2 = pen__take(end, stat);
+    block->rstd2 = pen__take(end, rstd);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         struct piece *piece = &block->pieces[i];
         piece->projected = pen__take(end, piece->projection.stash_bytes);
@@ -833,6 +898,8 @@ static void lay_out_scratch(struct block *block,
     block->others = *end;
     for (uint32_t i = 0; i < pen__num_others(tensor); i++)
         pen__take(end, row * block->shape.hidden);
+    if (pen_tensor_shares_rows(tensor))
+        block->all_of_normed = pen__take(end, row * block->shape.hidden);
 }
 
 static void lay_out_experts(struct block *block)
@@ -876,7 +943,8 @@ static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
 {
     struct pen__layer *base = &block->base;
     size_t row = block->shape.rows * block->shape.element;
-    size_t width = row * block->shape.hidden;
+    size_t width =
+        block->shape.own_rows * block->shape.element * block->shape.hidden;
     base->input_bytes = pen__align(width);
     base->output_bytes = base->input_bytes;
     lay_out_stash(block);
@@ -889,6 +957,12 @@ static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
     block->middle_gradient = pen__take(&base->hold_bytes, width);
     block->a_gradient = pen__take(&base->hold_bytes, width);
     block->b_gradient = pen__take(&base->hold_bytes, width);
+    if (pen_tensor_shares_rows(tensor)) {
+        block->all_of_y =
+            pen__take(&base->hold_bytes, row * block->shape.hidden);
+        block->all_of_middle =
+            pen__take(&base->hold_bytes, row * block->shape.hidden);
+    }
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         struct piece *piece = &block->pieces[i];
         piece->inner = pen__take(inner, row * piece->swiglu.width);

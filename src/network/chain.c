@@ -209,6 +209,7 @@ void pen_network_free(struct pen_network *network)
     for (size_t i = 0; i < network->num_parameters; i++)
         engine->ops->parameter_free(engine, network->parameters[i].parameter);
     pen__copies_free(network->copies);
+    free(network->requests);
     free(network->layers);
     free(network->parameters);
     pen_engine_give(engine, PEN_PLACE_ENGINE, network->tables,
@@ -380,6 +381,7 @@ static struct pen__pass pass_of(const struct pen_network *network,
                               .loss = network->loss,
                               .tensor = &network->options.tensor,
                               .sequence = &network->options.context,
+                              .requests = network->requests,
                               .is_forward_only =
                                   network->options.is_forward_only ||
                                   microbatch->is_evaluation,

@@ -25,12 +25,13 @@ struct pen_network {
     uint32_t adding_shared; /* pieces that share them; 0: one */
     uint32_t adding_piece;
     uint32_t adding_expert;
-    size_t dealt_bytes;           /* of gradients of experts, by source */
-    uint32_t adding_kind;         /* of those that one piece has of a tensor */
-    struct pen__copies *copies;   /* of parameters; NULL: none */
-    struct pen__layer *gathering; /* embedding tied to a head elsewhere */
-    struct pen_parameter *tied_end; /* first of either side; NULL: none
-                                       elsewhere */
+    size_t dealt_bytes;         /* of gradients of experts, by source */
+    uint32_t adding_kind;       /* of those that one piece has of a tensor */
+    struct pen__copies *copies; /* of parameters; NULL: none */
+    struct pen_group_request *requests; /* of parts of rows; NULL: none */
+    struct pen__layer *gathering;       /* embedding tied to a head elsewhere */
+    struct pen_parameter *tied_end;     /* first of either side; NULL: none
+                                           elsewhere */
     size_t logits_at; /* in the stash of the last layer, if that is a head */
 
     /* Offsets of each layer's arrays; see chain.c. */

@@ -1,8 +1,7 @@
 /* Makes the network of a decoder-only model, or a range of its layers. */
-#include "network/decoder.h"
+#include "network/stream.h"
 
 #include "base/bug.h"
-#include "group/tree.h"
 
 #include <stdlib.h>
 
@@ -26,8 +25,12 @@ size_t pen__chunk_rows(const struct pen_network_options *options)
 struct pen__shape pen__shape_of(const struct pen_network_options *options)
 {
     enum pen_precision dtype = options->engine->dtype;
+    size_t rows = chunks_of_part(options) * pen__chunk_rows(options);
     return (struct pen__shape){
-        .rows = chunks_of_part(options) * pen__chunk_rows(options),
+        .rows = rows,
+        .own_rows = pen_tensor_shares_rows(&options->tensor)
+                        ? rows / options->tensor.group->size
+                        : rows,
         .hidden = options->model->hidden,
         .element = pen_precision_bytes(dtype),
         .stat = pen_precision_bytes(pen_precision_master(dtype))};
@@ -190,25 +193,6 @@ pen_status pen__add_linear(struct pen_network *network, uint32_t layer,
     return status;
 }
 
-void pen__sum_pieces(const struct pen__pass *pass, size_t elements, void *sum,
-                     void *others)
-{
-    struct pen_engine *engine = pass->engine;
-    const struct pen_tensor_share *tensor = pass->tensor;
-    struct pen_group *group = tensor->group;
-    size_t bytes = elements * pen_precision_bytes(engine->dtype);
-    for (struct pen_tree at = {.size = tensor->count};
-         tensor->count > 1 && pen_tree_next(&at);) {
-        void *to = pen__piece_result(at.to, bytes, sum, others);
-        engine->ops->add(engine, elements, to,
-                         pen__piece_result(at.from, bytes, sum, others), to);
-    }
-    for (uint32_t apart = 1; group != NULL && apart < group->size; apart *= 2) {
-        pen__exchange(group, group->self ^ apart, sum, others, bytes);
-        engine->ops->add(engine, elements, sum, others, sum);
-    }
-}
-
 pen_status pen_network_check_pieces(const struct pen_model *model,
                                     uint32_t pieces, struct pen_text *why)
 {
@@ -273,6 +257,22 @@ static pen_status check_group(const struct pen_network_options *options,
     return pen_network_check_pieces(options->model, tensor->total, why);
 }
 
+static pen_status check_rows(const struct pen_network_options *options,
+                             struct pen_text *why)
+{
+    const struct pen_tensor_share *tensor = &options->tensor;
+    size_t slices = options->num_slices > 1 ? options->num_slices : 1;
+    size_t rows = options->batch * (options->sequence / slices);
+    if (!tensor->cuts_rows || rows % tensor->total == 0)
+        return PEN_OK;
+    pen_why(why,
+            "--sequence-parallel cannot cut the %zu tokens of a micro-batch "
+            "into %u equal parts; choose --micro-batch-size and --seq-length "
+            "so that their product is a multiple of %u",
+            rows, tensor->total, tensor->total);
+    return PEN_INVALID;
+}
+
 static pen_status check(const struct pen_network_options *options,
                         struct pen_text *why)
 {
@@ -296,7 +296,8 @@ static pen_status check(const struct pen_network_options *options,
                 model->max_positions, options->sequence, model->max_positions);
         return PEN_INVALID;
     }
-    return check_group(options, why);
+    pen_status status = check_group(options, why);
+    return status == PEN_OK ? check_rows(options, why) : status;
 }
 
 static pen_status check_slices(const struct pen_network_options *options,
@@ -348,6 +349,13 @@ static pen_status build(struct pen_network *network, struct pen_text *why)
     network->layers = calloc(options->num_layers, sizeof *network->layers);
     if (network->layers == NULL)
         return PEN_NOMEM;
+    if (pen_tensor_shares_rows(&options->tensor)) {
+        network->requests =
+            calloc(pen__stream_num_requests(options->tensor.group),
+                   sizeof *network->requests);
+        if (network->requests == NULL)
+            return PEN_NOMEM;
+    }
     if (options->model->rope.kind != PEN_ROPE_NONE &&
         pen__rotary_tables(network) != PEN_OK)
         return PEN_NOMEM;
@@ -413,7 +421,8 @@ pen_status pen_network_create(const struct pen_network_options *options,
     if (options->context.total == 0)
         network->options.context.total = 1;
     if (options->tensor.total == 0)
-        network->options.tensor = (struct pen_tensor_share){1, 0, 1, NULL};
+        network->options.tensor =
+            (struct pen_tensor_share){.total = 1, .count = 1};
     status = build(network, why);
     if (status != PEN_OK) {
         pen_network_free(network);

@@ -7,7 +7,8 @@
 
 /* Sizes that every layer of a network agrees on. */
 struct pen__shape {
-    size_t rows; /* of a pass: all its chunks */
+    size_t rows;     /* of a pass: all its chunks */
+    size_t own_rows; /* of these, between products that are cut */
     size_t hidden;
     size_t element; /* bytes of an activation */
     size_t stat;    /* bytes of a statistic */
@@ -76,27 +77,6 @@ struct pen__dense {
 pen_status pen__add_linear(struct pen_network *network, uint32_t layer,
                            const struct pen__dense *parts, size_t count,
                            struct pen_linear *out, struct pen_text *why);
-
-/*
- * Adds the results of all pieces in the tree: that of the first one here is at
- * `sum`, where the sum will be, those of the others here one behind the other
- * at `others`, each with room for pen__align() of its bytes.
- */
-void pen__sum_pieces(const struct pen__pass *pass, size_t elements, void *sum,
-                     void *others);
-
-/* Rooms at `others`: one receives where other members have pieces. */
-static inline uint32_t pen__num_others(const struct pen_tensor_share *tensor)
-{
-    return tensor->count > 1 ? tensor->count - 1 : tensor->group != NULL;
-}
-
-/* Where the result of a piece goes, for pen__sum_pieces(). */
-static inline void *pen__piece_result(uint32_t piece, size_t bytes, void *sum,
-                                      void *others)
-{
-    return piece == 0 ? sum : pen__at(others, (piece - 1) * pen__align(bytes));
-}
 
 /* The layers. On success *out is owned by the caller, the network. */
 pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,

@@ -8,9 +8,10 @@
  *
  * In a model that is cut, every piece has the rows of some words; what it has
  * not is zero, and the rows of all pieces are added. The first piece has the
- * positions.
+ * positions. Of a member with a part of the rows the output is that part; for
+ * the gradients it gathers the others.
  */
-#include "network/decoder.h"
+#include "network/stream.h"
 
 #include "base/bug.h"
 
@@ -18,9 +19,9 @@
 
 struct embedding {
     struct pen__layer base;
-    size_t elements;     /* of the output */
+    size_t elements;     /* of the output, of all rows */
     size_t output_bytes; /* of these, not aligned */
-    size_t others;       /* in the scratch: of all pieces but the first */
+    size_t others;       /* in the scratch: of pieces; or rows of all members */
     int32_t first_word;  /* of those that the pieces here have */
     size_t num_words;
 
@@ -90,8 +91,8 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
         for (uint32_t i = 0; i < embedding->num_pieces; i++) {
             struct pen_embedding table =
                 table_at(embedding, i, chunks.numbers[n]);
-            void *out =
-                pen__piece_result(i, embedding->output_bytes, y, others);
+            void *out = pen__piece_result(pass->tensor, i,
+                                          embedding->output_bytes, y, others);
             pass->engine->ops->embedding_forward(
                 pass->engine, &table, pass->microbatch->ids + n * table.rows,
                 pen__at(out, chunk_at(embedding, &chunks, n)));
@@ -153,11 +154,14 @@ static void backward_weight(struct pen__layer *layer,
 {
     struct embedding *embedding = embedding_of(layer);
     const struct pen__chunks chunks = pen__chunks_of(pass);
+    const void *all =
+        pen__gather_rows(pass, embedding->output_bytes, dy,
+                         pen__at(pass->scratch, embedding->others));
     (void)x;
     for (uint32_t n = 0; n < chunks.count; n++)
         backward_chunk(embedding, pass, chunks.numbers[n],
                        pass->microbatch->ids + n * embedding->tables[0].rows,
-                       (const char *)dy + chunk_at(embedding, &chunks, n));
+                       (const char *)all + chunk_at(embedding, &chunks, n));
 }
 
 /* For operations at once, for the host once a later mark is reached. */
@@ -389,9 +393,10 @@ pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,
     embedding->num_pieces = count;
     embedding->elements = shape.rows * shape.hidden;
     embedding->output_bytes = embedding->elements * shape.element;
-    embedding->base.output_bytes = pen__align(embedding->output_bytes);
+    embedding->base.output_bytes =
+        pen__align(shape.own_rows * shape.hidden * shape.element);
     embedding->base.scratch_bytes =
-        pen__num_others(&options->tensor) * embedding->base.output_bytes;
+        pen__num_others(&options->tensor) * pen__align(embedding->output_bytes);
     pen_status status = add_tables(embedding, network, layer, why);
     if (status != PEN_OK) {
         free_embedding(&embedding->base);

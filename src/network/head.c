@@ -6,8 +6,9 @@
  *
  * In a model that is cut, every piece has the logits of some words. Their loss
  * needs three numbers of each row of a piece, which are joined in the tree.
+ * Ranks that have parts of the rows gather them behind the norm.
  */
-#include "network/decoder.h"
+#include "network/stream.h"
 
 #include "group/tree.h"
 
@@ -22,7 +23,7 @@ struct piece {
 struct head {
     struct pen__layer base;
     struct pen__shape shape;
-    struct pen_norm norm;
+    struct pen__norm norm;
 
     /* In the stash. */
     size_t normed;
@@ -32,7 +33,7 @@ struct head {
     size_t normed_gradient;
     /* In the scratch, of a vocabulary that is cut. */
     size_t stats;  /* of each piece */
-    size_t others; /* gradients of all pieces but the first */
+    size_t others; /* gradients of pieces; or rows of all members */
 
     uint32_t num_pieces;
     struct piece pieces[];
@@ -45,7 +46,18 @@ static struct head *head_of(struct pen__layer *layer)
 
 static void free_head(struct pen__layer *layer)
 {
+    pen__norm_release(&head_of(layer)->norm);
     free(layer);
+}
+
+/* What the products read: the outputs of the norm of all rows. */
+static const void *normed_of(const struct head *head,
+                             const struct pen__pass *pass)
+{
+    return pen__gather_rows(
+        pass, head->shape.rows * head->shape.hidden * head->shape.element,
+        pen__at(pass->stash, head->normed),
+        pen__at(pass->scratch, head->others));
 }
 
 static size_t stat_bytes(const struct head *head)
@@ -92,11 +104,11 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
 {
     struct head *head = head_of(layer);
     struct pen_engine *engine = pass->engine;
-    void *normed = pen__at(pass->stash, head->normed);
     (void)y;
-    engine->ops->norm_forward(engine, &head->norm, x, normed,
-                              pen__at(pass->stash, head->mean),
-                              pen__at(pass->stash, head->rstd));
+    engine->ops->norm_forward(
+        engine, &head->norm.all, x, pen__at(pass->stash, head->normed),
+        pen__at(pass->stash, head->mean), pen__at(pass->stash, head->rstd));
+    const void *normed = normed_of(head, pass);
     for (uint32_t i = 0; i < head->num_pieces; i++)
         engine->ops->linear_forward(
             engine, &head->pieces[i].output, normed, NULL,
@@ -128,12 +140,12 @@ static void backward_input(struct pen__layer *layer,
         engine->ops->linear_backward_input(
             engine, &head->pieces[i].output,
             pen__at(pass->stash, head->pieces[i].logits),
-            pen__piece_result(i, elements * head->shape.element, gradient,
-                              others));
+            pen__piece_result(pass->tensor, i, elements * head->shape.element,
+                              gradient, others));
     pen__sum_pieces(pass, elements, gradient, others);
     if (dx != NULL)
         engine->ops->norm_backward_input(
-            engine, &head->norm, x, pen__at(pass->stash, head->mean),
+            engine, &head->norm.all, x, pen__at(pass->stash, head->mean),
             pen__at(pass->stash, head->rstd), gradient, NULL, dx);
 }
 
@@ -143,15 +155,16 @@ static void backward_weight(struct pen__layer *layer,
 {
     struct head *head = head_of(layer);
     struct pen_engine *engine = pass->engine;
+    const void *normed = normed_of(head, pass);
     (void)dy;
     for (uint32_t i = 0; i < head->num_pieces; i++)
         engine->ops->linear_backward_weight(
-            engine, &head->pieces[i].output, pen__at(pass->stash, head->normed),
+            engine, &head->pieces[i].output, normed,
             pen__at(pass->stash, head->pieces[i].logits));
-    engine->ops->norm_backward_weight(
-        engine, &head->norm, x, pen__at(pass->stash, head->mean),
-        pen__at(pass->stash, head->rstd),
-        pen__at(pass->hold, head->normed_gradient));
+    pen__norm_backward_weight(&head->norm, engine, x,
+                              pen__at(pass->stash, head->mean),
+                              pen__at(pass->stash, head->rstd),
+                              pen__at(pass->hold, head->normed_gradient));
 }
 
 static const struct pen__layer_ops head_ops = {
@@ -166,17 +179,18 @@ static void lay_out(struct head *head, const struct pen_tensor_share *tensor)
     struct pen__layer *base = &head->base;
     const struct pen__shape *shape = &head->shape;
     size_t width = shape->rows * shape->hidden * shape->element;
-    bool has_mean = head->norm.kind == PEN_NORM_LAYER;
-    base->input_bytes = pen__align(width);
-    head->normed = pen__take(&base->stash_bytes, width);
-    head->mean =
-        pen__take(&base->stash_bytes, has_mean ? shape->rows * shape->stat : 0);
-    head->rstd = pen__take(&base->stash_bytes, shape->rows * shape->stat);
+    size_t own = shape->own_rows * shape->hidden * shape->element;
+    size_t stat = shape->own_rows * shape->stat;
+    bool has_mean = head->norm.all.kind == PEN_NORM_LAYER;
+    base->input_bytes = pen__align(own);
+    head->normed = pen__take(&base->stash_bytes, own);
+    head->mean = pen__take(&base->stash_bytes, has_mean ? stat : 0);
+    head->rstd = pen__take(&base->stash_bytes, stat);
     for (uint32_t i = 0; i < head->num_pieces; i++)
         head->pieces[i].logits = pen__take(
             &base->stash_bytes,
             shape->rows * head->pieces[i].entropy.classes * shape->element);
-    head->normed_gradient = pen__take(&base->hold_bytes, width);
+    head->normed_gradient = pen__take(&base->hold_bytes, own);
     if (tensor->total == 1)
         return;
     head->stats = pen__take(&base->scratch_bytes,
@@ -242,13 +256,13 @@ pen_status pen__head_create(struct pen_network *network, uint32_t layer,
     head->base.ops = &head_ops;
     head->shape = pen__shape_of(&network->options);
     head->num_pieces = count;
-    pen_status status = pen__add_norm(network, layer, PEN_PART_FINAL_NORM,
-                                      PEN_PART_FINAL_NORM_BIAS,
-                                      head->shape.rows, &head->norm, why);
+    pen_status status =
+        pen__norm_init(&head->norm, network, layer, PEN_PART_FINAL_NORM,
+                       PEN_PART_FINAL_NORM_BIAS, why);
     for (uint32_t i = 0; i < count && status == PEN_OK; i++)
         status = add_piece(head, network, layer, i, why);
     if (status != PEN_OK) {
-        free(head);
+        free_head(&head->base);
         return status;
     }
     lay_out(head, &network->options.tensor);

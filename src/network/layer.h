@@ -21,6 +21,7 @@ struct pen__pass {
     double *loss;  /* in staging: set by the forward of the head */
     const struct pen_tensor_share *tensor;    /* of a decoder */
     const struct pen_context_share *sequence; /* likewise */
+    struct pen_group_request *requests;       /* of the network: see stream.h */
     bool is_forward_only;
     bool measures; /* forward only, and running statistics change */
 };

@@ -48,13 +48,26 @@ struct pen_network;
  * subtree; members that are 1, 2, 4, ... apart exchange their sums and both add
  * them, which has the bits of the tree on all of them. All run the same passes
  * in the same order; the engine's memory is the host's.
+ *
+ * Sequence parallelism (network/stream.h): between products that are cut, a
+ * member has an equal part of the rows of a micro-batch alone. Inputs, outputs
+ * and their gradients are those of the part. Gradients of norms are then sums
+ * over `total` parts of the rows, added in the tree, wherever they are
+ * computed.
  */
 struct pen_tensor_share {
     uint32_t total;
     uint32_t first; /* piece that is here */
     uint32_t count;
     struct pen_group *group; /* borrowed; NULL: all pieces are here */
+    bool cuts_rows;          /* sequence parallelism; divides the rows */
 };
+
+/* Whether a member has a part of the rows only. */
+static inline bool pen_tensor_shares_rows(const struct pen_tensor_share *tensor)
+{
+    return tensor->cuts_rows && tensor->group != NULL;
+}
 
 /* What losses of routers are multiplied by; see struct pen_router. */
 struct pen_router_losses {

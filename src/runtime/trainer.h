@@ -91,6 +91,7 @@ struct pen_trainer_options {
      * then; NULL: all alike; borrowed. */
     const uint32_t *replica_shares;
     uint32_t logical_tensor;    /* pieces of a decoder (network.h); 0: one */
+    bool cuts_rows;             /* of several pieces: sequence parallelism */
     enum pen_sharding sharding; /* over the members of a part; ZeRO-2 and 3 keep
                                    gradients all the same where a member sums
                                    several micro-batches */

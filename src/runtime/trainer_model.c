@@ -19,7 +19,8 @@ static struct pen_tensor_share share_of(const struct pen_trainer *trainer)
         .total = total,
         .first = trainer->layout.place.at[PEN_AXIS_TENSOR] * count,
         .count = count,
-        .group = trainer->tensor};
+        .group = trainer->tensor,
+        .cuts_rows = total > 1 && trainer->options.cuts_rows};
 }
 
 /* Gathered rows are handed on with every logical replica. */

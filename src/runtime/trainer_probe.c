@@ -4,7 +4,8 @@
  * of the whole tensor being added by one rank of the transport:
  *
  *   outputs, their gradients   by the rank that computes the micro-batch, the
- *                              first of its tensor group
+ *                              first of its tensor group; with sequence
+ *                              parallelism each of the group its tokens
  *   weights before and after   by the first member of the part
  *   gradients of weights       by the rank that steps them
  *
@@ -202,6 +203,44 @@ void pen__trainer_probe_parameters(struct pen_trainer *trainer,
 
 /* ---- outputs ---- */
 
+static bool has_part_of_rows(const struct pen_trainer *trainer)
+{
+    return trainer->options.cuts_rows &&
+           pen_layout_group_size(&trainer->layout) > 1;
+}
+
+/* The rows of this rank: of each sample some tokens in a row. */
+static void observe_part(struct pen_trainer *trainer,
+                         const struct pen_observed *it)
+{
+    const struct pen_trainer_options *options = &trainer->options;
+    struct pen__probing *probing = trainer->probing;
+    struct pen_engine *engine = trainer->engine;
+    size_t hidden = options->model->decoder->hidden;
+    size_t tokens = options->sample.num_ids;
+    size_t rows =
+        options->micro_batch * tokens / pen_layout_group_size(&trainer->layout);
+    size_t first = rows * trainer->layout.place.at[PEN_AXIS_TENSOR];
+    enum pen_probe_pass pass =
+        it->is_backward ? PEN_PROBE_BACKWARD : PEN_PROBE_FORWARD;
+    struct pen_tensor_piece whole = {0, options->global_batch, 0,
+                                     tokens * hidden};
+    engine->ops->copy(engine, it->numbers, probing->staging,
+                      rows * hidden * pen_precision_bytes(engine->dtype));
+    pen_engine_await(engine);
+    pen_dtype_to_float(pen_network_dtype(pen_trainer_network(trainer, 0)),
+                       probing->staging, rows * hidden, probing->plain);
+    for (size_t row = first, next; row < first + rows; row = next) {
+        next = (row / tokens + 1) * tokens;
+        next = next < first + rows ? next : first + rows;
+        struct pen_tensor_piece piece = {it->first_sample + row / tokens, 1,
+                                         row % tokens * hidden,
+                                         (next - row) * hidden};
+        pen_tally_add(&probing->tallies[layer_slot(probing, pass, it->layer)],
+                      &whole, &piece, probing->plain + (row - first) * hidden);
+    }
+}
+
 /* A row of the whole tensor is what one sample has; a chunk of the
  * sequence has some of its columns. */
 static void observe(void *context, const struct pen_observed *it)
@@ -222,6 +261,10 @@ static void observe(void *context, const struct pen_observed *it)
         it->is_backward ? PEN_PROBE_BACKWARD : PEN_PROBE_FORWARD;
     struct pen_tensor_piece whole = {0, trainer->options.global_batch, 0,
                                      cuts * count * width};
+    if (has_part_of_rows(trainer)) {
+        observe_part(trainer, it);
+        return;
+    }
     if (!pen_layout_is_first(&trainer->layout))
         return;
     engine->ops->copy(engine, it->numbers, probing->staging,

@@ -50,11 +50,11 @@ def make_references(root, model, dtypes):
                            seed=1, steps=20)
 
 
-def train(build, where, about, dtype, work, pieces=1, ranks=1, slices=1):
+def train(build, where, about, dtype, work, pieces=1, ranks=1, slices=1, more=()):
     """Losses and gradient norms of the same steps by penstock train."""
     return judge.train(build, about, dtype, work, [
         "--model", where, "--token-ids", os.path.join(where, "tokens.txt"), "--logical-tensor", pieces,
-        "--tp", ranks, "--slices", slices], ranks)
+        "--tp", ranks, "--slices", slices, *more], ranks)
 
 
 def check_f32(build, root, model, work):
@@ -83,9 +83,9 @@ def check_ranks(build, root, model, work):
     if not os.path.exists(os.path.join(build, "penstock-train")):
         return
     where, about, _, _ = reference(root, "adamw", "float32", model)
-    for ranks in (2, 4):
-        losses, norms = train(build, where, about, "f32", work, ranks, ranks)
-        name = f"{model} f32 adamw on {ranks} tensor-parallel ranks"
+    for ranks, *more in (2,), (4,), (4, "--sequence-parallel"):
+        losses, norms = train(build, where, about, "f32", work, ranks, ranks, more=more)
+        name = f"{model} f32 adamw on {ranks} tensor-parallel ranks{' with parts of the tokens' if more else ''}"
         check(f"{name}, losses of {len(losses)} steps", worst_loss(about["losses"], losses), LOSS_LIMIT)
         check(f"{name}, gradient norms", worst_loss(about["gradient_norms"], norms), GRADIENT_LIMIT)
 

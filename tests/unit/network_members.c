@@ -36,6 +36,7 @@ struct setting {
     const struct pen_model *model;
     enum pen_precision dtype;
     enum pen_recompute recompute;
+    bool cuts_rows;
 };
 
 struct member {
@@ -164,16 +165,18 @@ static void compare(const struct setting *setting, uint32_t pieces,
                     uint32_t size)
 {
     struct member members[MOST_MEMBERS];
-    struct member all = {.setting = setting,
-                         .tensor = {pieces, 0, pieces, NULL}};
+    struct member all = {
+        .setting = setting,
+        .tensor = {pieces, 0, pieces, NULL, setting->cuts_rows}};
     struct thread_world *world = thread_world_create(size);
     make_member(&all);
     run_member(&all);
     for (uint32_t k = 0; k < size; k++) {
         uint32_t share = pieces / size;
-        members[k] = (struct member){
-            .setting = setting,
-            .tensor = {pieces, k * share, share, thread_world_group(world, k)}};
+        members[k] = (struct member){.setting = setting,
+                                     .tensor = {pieces, k * share, share,
+                                                thread_world_group(world, k),
+                                                setting->cuts_rows}};
         make_member(&members[k]);
     }
     for (uint32_t k = 0; k < size; k++)
@@ -191,7 +194,7 @@ static void compare(const struct setting *setting, uint32_t pieces,
     thread_world_free(world);
 }
 
-static void compare_models(enum pen_precision dtype)
+static void compare_models(enum pen_precision dtype, bool cuts_rows)
 {
     for (int i = 0; i < CONFIGS; i++) {
         struct pen_model *model = NULL;
@@ -199,8 +202,8 @@ static void compare_models(enum pen_precision dtype)
             pen_model_parse(configs[i], strlen(configs[i]), &model, NULL),
             PEN_OK);
         for (int recompute = 0; recompute < PEN_RECOMPUTES; recompute++) {
-            const struct setting setting = {model, dtype,
-                                            (enum pen_recompute)recompute};
+            const struct setting setting = {
+                model, dtype, (enum pen_recompute)recompute, cuts_rows};
             compare(&setting, 2, 2);
             compare(&setting, 4, 2);
             compare(&setting, 4, 4);
@@ -212,13 +215,20 @@ static void compare_models(enum pen_precision dtype)
 static void members_have_the_bits_of_one_network(void **state)
 {
     (void)state;
-    compare_models(PEN_PRECISION_F32);
+    compare_models(PEN_PRECISION_F32, false);
 }
 
 static void so_they_have_in_bf16(void **state)
 {
     (void)state;
-    compare_models(PEN_PRECISION_BF16);
+    compare_models(PEN_PRECISION_BF16, false);
+}
+
+static void so_they_have_with_parts_of_the_rows(void **state)
+{
+    (void)state;
+    compare_models(PEN_PRECISION_F32, true);
+    compare_models(PEN_PRECISION_BF16, true);
 }
 
 static void numbers_without_a_subtree_are_refused(void **state)
@@ -256,6 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_have_the_bits_of_one_network),
         cmocka_unit_test(so_they_have_in_bf16),
+        cmocka_unit_test(so_they_have_with_parts_of_the_rows),
         cmocka_unit_test(numbers_without_a_subtree_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,8 +32,7 @@ static pen_status check_restrictions(const struct pen_plan *plan,
             return PEN_INVALID;
         }
     }
-    const char *missing = plan->expert_tp != 0          ? "expert_tp"
-                          : plan->has_sequence_parallel ? "sequence parallelism"
+    const char *missing = plan->expert_tp != 0           ? "expert_tp"
                           : !pen_recipe_is_plain(&other) ? "a recipe"
                                                          : NULL;
     if (missing != NULL) {
@@ -74,6 +73,8 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
     args->pipeline_size = plan->degrees[PEN_DEGREE_PP];
     args->tensor_size = plan->degrees[PEN_DEGREE_TP];
     args->expert_size = plan->degrees[PEN_DEGREE_EP];
+    if (plan->has_sequence_parallel)
+        args->is_sequence_parallel = true;
     args->chunks = plan->degrees[PEN_DEGREE_VPP];
     args->slices = 0;
     args->pipeline =
@@ -813,6 +814,7 @@ struct pen_trainer_options pen__train_layout_options(
         .logical_replicas = (uint32_t)args->logical_replicas,
         .replica_shares = layout->num_shares > 0 ? layout->shares : NULL,
         .logical_tensor = (uint32_t)args->logical_tensor,
+        .cuts_rows = args->is_sequence_parallel,
         .sharding = (enum pen_sharding)args->sharding,
         .tensor_size = (uint32_t)args->tensor_size,
         .context_size = (uint32_t)args->context_size,

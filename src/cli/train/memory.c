@@ -88,6 +88,27 @@ static uint64_t share_bytes(uint64_t bytes, uint64_t whole, uint64_t ranks)
     return bytes <= whole ? bytes : whole + (bytes - whole) / ranks;
 }
 
+/* Ranks that have parts of the rows; 1: a rank has all. */
+static uint64_t num_row_parts(const struct pen__train_memory_question *question)
+{
+    return question->args->is_sequence_parallel ? question->args->tensor_size
+                                                : 1;
+}
+
+/*
+ * With parts of the rows all is shared but what products read and make: the
+ * gradients of two of their results in the hold, and in the scratch an operand,
+ * a result and what others send of it.
+ */
+static void share_rows(uint64_t ranks, bool is_block, uint64_t stream,
+                       struct pen_layer_cost *cost)
+{
+    cost->stash_bytes /= ranks;
+    cost->hold_bytes = cost->hold_bytes / ranks + (is_block ? 2 * stream : 0);
+    cost->again_bytes = cost->again_bytes / ranks + 3 * stream;
+    cost->output_bytes /= ranks;
+}
+
 static void share_layer(const struct pen__train_memory_question *question,
                         uint32_t layer, const struct pen_workload *workload,
                         struct pen_layer_cost *plain,
@@ -100,6 +121,11 @@ static void share_layer(const struct pen__train_memory_question *question,
     uint64_t ranks = question->args->tensor_size;
     uint64_t stream = workload->batch * workload->sequence *
                       workload->element_bytes * model->hidden;
+    if (num_row_parts(question) > 1) {
+        share_rows(ranks, is_block, stream, plain);
+        share_rows(ranks, is_block, stream, kept);
+        return;
+    }
     bool keeps_norms =
         !pen_recomputed_of(workload->recompute, workload->modules).norms;
     /* Of a block: input, middle and both norms; their gradients. */
@@ -201,7 +227,8 @@ activation_bytes(const struct pen__train_memory_question *question,
         copies = larger(copies, (double)plain.copy_bytes);
     }
     return bytes +
-           needs->kept * input_bytes(question, layers->first, &workload) +
+           needs->kept * input_bytes(question, layers->first, &workload) /
+               (double)num_row_parts(question) +
            hold + 2 * output + again + copies;
 }
 

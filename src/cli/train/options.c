@@ -237,6 +237,10 @@ static const struct pen__field fields[] = {
           "compute every product that tensor parallelism cuts in N pieces, "
           "whose results are added in a fixed order; the checkpoint's number, "
           "or --tp, when not given"),
+    FLAG("sequence-parallel", is_sequence_parallel,
+         "with --tp: each rank of a group keeps its part of the tokens between "
+         "the products that are cut, for less memory. With --logical-tensor "
+         "alone: compute as such ranks do"),
     TEXT("plan", "PLAN", plan,
          "take stages, schedule, batch and sharding from this "
          "plan.json, in place of their options"),

@@ -78,6 +78,7 @@ struct pen__train_args {
     struct pen_block_code stage_code; /* that it names; 0 bits: none */
     uint64_t logical_replicas; /* 0: those of the checkpoint, or of the start */
     uint64_t logical_tensor;   /* 0: those of the checkpoint, or 1 */
+    bool is_sequence_parallel;
     const char *plan;
     struct pen__list moves; /* to other plans, as STEP=PLAN */
     bool is_check;          /* up to the first step, and nothing is written */

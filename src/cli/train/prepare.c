@@ -139,6 +139,12 @@ static pen_status check_pieces(const struct pen__training *training,
         if (status != PEN_OK)
             return status;
     }
+    if (pieces == 1 && args->is_sequence_parallel) {
+        pen_why(why, "--sequence-parallel needs products that are cut. Use "
+                     "--tensor-model-parallel-size or --logical-tensor with 2 "
+                     "or more, or drop --sequence-parallel");
+        return PEN_INVALID;
+    }
     if (model == NULL)
         return PEN_OK;
     if (pieces == 1)
