@@ -28,7 +28,7 @@ seeds_of() {
 }
 
 # drawn N: true for every Nth time it is asked, which PEN_SEED begins to count; always
-# with PEN_LONG=1. Of N cases in a row exactly one is tried by each commit.
+# with PEN_LONG=1. Each commit tries exactly one of N cases in a row.
 draws=${PEN_SEED:-1}
 drawn() {
     draws=$((draws + 1))
