@@ -33,7 +33,7 @@ void pen__trainer_release_parts(struct pen_trainer *trainer)
     trainer->exchange = NULL;
     trainer->evaluator = trainer->executor = trainer->longest = NULL;
     trainer->engine = NULL;
-    trainer->tensor = trainer->context = NULL;
+    trainer->tensor = trainer->context = trainer->experts = NULL;
     trainer->inner = NULL;
     trainer->evaluation = trainer->own_schedule = NULL;
     trainer->losses = trainer->totals = NULL;
