@@ -152,6 +152,14 @@ static void any_training_is_restricted(void **state)
     facts.degrees[PEN_DEGREE_TP] = 3;
     expect_broken(&facts, "tp 3 is not a power of two",
                   "; use --tp 2, 4 or 8 with --schedule 1f1b");
+    struct pen_model few_words = *facts.model;
+    few_words.vocab = 10;
+    facts.model = &few_words;
+    facts.degrees[PEN_DEGREE_TP] = 4;
+    expect_kept(&facts);
+    facts.degrees[PEN_DEGREE_TP] = 8;
+    expect_broken(&facts, "tp 8 leaves a rank without any of the 10 words",
+                  "; use --tp 2, 4 or 8 with --schedule 1f1b");
     facts = synchronous();
     facts.sharding = PEN_SHARDING_ZERO3;
     expect_kept(&facts);
