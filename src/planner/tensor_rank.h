@@ -36,7 +36,7 @@ uint64_t pen_tensor_rank_share(const struct pen_compute *compute,
 uint64_t pen_tensor_rank_bytes(const struct pen_compute *compute,
                                uint64_t bytes, uint32_t streams);
 
-/* What a rank sends in one pass of a layer to each of its log2 P partners. */
+/* Messages of one pass of a layer to each of the log2 P partners of a rank. */
 struct pen_tensor_messages {
     uint32_t count;
     double bytes;  /* of one */

@@ -9,7 +9,7 @@
  * pen_tensor_share), at distances 1, 2, 4, ... All members call alike.
  */
 
-/* Of one stage and micro-batch. */
+/* Counts for one stage and micro-batch. */
 struct pen_inner_messages {
     uint32_t num_forward; /* sums in a forward pass */
     uint32_t num_again;   /* in a forward pass that fills the stash only */

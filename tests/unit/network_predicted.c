@@ -38,7 +38,7 @@ static uint32_t layer_of(const struct layer *layer)
                                               : 1;
 }
 
-/* Of a network with this layer alone, as src/profiler makes it. */
+/* Sizes of a network with this layer alone, as src/profiler makes it. */
 static struct pen_profile_layer measure(const struct layer *layer,
                                         uint32_t ranks, struct pen_group *group)
 {
