@@ -84,7 +84,7 @@ static pen_status make_reduction(struct pen_exchange *exchange,
         .shares = exchange->options.layout.shares,
         .gradients = sums->gradients,
         .is_sharded = exchange->options.is_sharded,
-        .is_gathered = exchange->options.drops_values,
+        .gathered_by = exchange->options.gathered_by,
         .is_cut = pen_layout_group_size(&exchange->options.layout) > 1,
         .is_fast = exchange->options.is_fast,
         .is_sparse = exchange->options.is_sparse,
@@ -150,8 +150,9 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index,
         status = pen_turns_create(stage->network, sums->reduction,
                                   PEN_PART_GRADIENT, &sums->turns, why);
     const struct pen_gather_options gathering = {sums->group, stage->network,
-                                                 sums->reduction};
-    if (status == PEN_OK && exchange->options.drops_values)
+                                                 sums->reduction,
+                                                 exchange->options.gathered_by};
+    if (status == PEN_OK && exchange->options.gathered_by > 0)
         status = pen_gather_create(&gathering, &sums->gather, why);
     if (status == PEN_OK && exchange->options.has_second)
         status = pen__exchange_add_seconds(stage->network);
@@ -493,14 +494,26 @@ static void values_changed(struct pen_exchange *exchange, uint32_t index)
     struct pen_network *network =
         pen_executor_stage(exchange->options.executor, index)->network;
     struct pen_engine *engine = pen_network_engine(network);
-    const struct pen_gather *gather = exchange->sums[index].gather;
+    const struct pen_reduction *reduction = exchange->sums[index].reduction;
     for (size_t i = 0; i < pen_network_num_parameters(network); i++)
         if (!pen_exchange_owns(exchange, index, i) &&
-            !(gather != NULL &&
-              pen_network_is_of_one_layer(network,
-                                          pen_network_parameter(network, i))))
+            (reduction == NULL || pen_reduction_keeps(reduction, i)))
             engine->ops->parameter_value_changed(
                 engine, pen_network_parameter(network, i)->parameter);
+}
+
+/* On the channels of values that are shared, and so after them. */
+static pen_status spread_values(struct pen_exchange *exchange)
+{
+    for (uint32_t i = 0; i < exchange->num_stages; i++) {
+        struct pen_gather *gather = exchange->sums[i].gather;
+        if (gather == NULL)
+            return PEN_OK;
+        pen_gather_forget(gather);
+        pen_gather_spread(gather);
+    }
+    return pen_executor_wait(exchange->options.executor, is_done, exchange,
+                             PEN_NO_RANK);
 }
 
 pen_status pen_exchange_values(struct pen_exchange *exchange)
@@ -514,13 +527,12 @@ pen_status pen_exchange_values(struct pen_exchange *exchange)
     }
     pen_status status = pen_executor_wait(exchange->options.executor, is_done,
                                           exchange, PEN_NO_RANK);
+    if (status == PEN_OK)
+        status = spread_values(exchange);
     if (status != PEN_OK)
         return status;
-    for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++) {
+    for (uint32_t i = 0; i < exchange->num_stages && is_shared; i++)
         values_changed(exchange, i);
-        if (exchange->sums[i].gather != NULL)
-            pen_gather_forget(exchange->sums[i].gather);
-    }
     for (uint32_t i = 0; i < exchange->num_tied; i++)
         pen_tied_send_value(exchange->tied[i]);
     for (uint32_t i = 0; i < exchange->num_tied && status == PEN_OK; i++)

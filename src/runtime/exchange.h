@@ -18,7 +18,7 @@ struct pen_exchange_options {
     uint32_t num_per_step; /* micro-batches of a copy in a step */
     bool is_sharded;
     bool drops_gradients; /* of parameters that others own, layer by layer */
-    bool drops_values;    /* likewise: owners send them layer by layer */
+    uint32_t gathered_by; /* see reduction.h */
     bool is_fast;         /* see reduction.h, as the next */
     bool is_sparse;
     bool is_late;    /* no sum sets out before its stage is done */

@@ -10,6 +10,8 @@
  *     they have different memory.
  * N2. A layer loses its place only when nothing of it is on its way.
  * N3. Pieces set out in the same order on all members.
+ * N4. Layers are asked for when what owners spread has come, and forgotten
+ * ahead of that.
  */
 #include "runtime/gather.h"
 
@@ -59,14 +61,36 @@ struct pen_gather {
     size_t num_pieces;
     uint32_t asked[MOST_ASKED];
     uint32_t num_asked;
+    bool is_spreading;
     size_t next;          /* piece of the first that was asked for */
     uint64_t num_set_out; /* piece n of all takes lane n modulo their number */
     struct lane lanes[LANES];
 };
 
+/* The member of a group that keeps a piece. */
+static uint32_t keeper_in(const struct pen_gather *gather, uint32_t group,
+                          const struct piece *piece)
+{
+    uint32_t size = gather->options.size;
+    return group * size + piece->owner % size;
+}
+
+static uint32_t own_group(const struct pen_gather *gather)
+{
+    return gather->options.group->self / gather->options.size;
+}
+
+/* Who sends a piece, among those of this group or of all. */
+static uint32_t source_of(const struct pen_gather *gather,
+                          const struct piece *piece)
+{
+    return gather->is_spreading ? piece->owner
+                                : keeper_in(gather, own_group(gather), piece);
+}
+
 static bool is_own(const struct pen_gather *gather, const struct piece *piece)
 {
-    return piece->owner == gather->options.group->self;
+    return source_of(gather, piece) == gather->options.group->self;
 }
 
 /* ---- making ---- */
@@ -282,12 +306,17 @@ static void set_out_when_shown(struct pen_gather *gather, struct lane *lane)
     void *values = pen_mirror_at(&lane->mirror);
     size_t bytes = piece->count * sizeof(float);
     if (!is_own(gather, piece)) {
-        pen_group_receive(group, piece->owner, channel, values, bytes,
-                          &lane->requests[piece->owner]);
+        uint32_t from = source_of(gather, piece);
+        pen_group_receive(group, from, channel, values, bytes,
+                          &lane->requests[from]);
         return;
     }
-    for (uint32_t i = 1; i < group->size; i++) {
-        uint32_t to = (group->self + i) % group->size;
+    uint32_t size = gather->options.size, own = own_group(gather);
+    uint32_t count = gather->is_spreading ? group->size / size : size;
+    for (uint32_t i = 1; i < count; i++) {
+        uint32_t to = gather->is_spreading
+                          ? keeper_in(gather, (own + i) % count, piece)
+                          : own * size + (group->self + i) % size;
         pen_group_send(group, to, channel, values, bytes, &lane->requests[to]);
     }
 }
@@ -300,7 +329,8 @@ static bool is_finished(struct pen_gather *gather, struct lane *lane)
         return false;
     if (!is_own(gather, piece)) {
         pen_mirror_put(&lane->mirror);
-        gather->layers[piece->layer].num_missing--;
+        if (!gather->is_spreading)
+            gather->layers[piece->layer].num_missing--;
     }
     return true;
 }
@@ -317,17 +347,52 @@ static void turn_to_next(struct pen_gather *gather)
         gather->next = gather->layers[gather->asked[0]].first;
 }
 
+static void set_out(struct pen_gather *gather, struct lane *lane,
+                    const struct piece *piece)
+{
+    lane->piece = piece;
+    lane->is_waiting = true;
+    show_piece(gather, lane);
+    set_out_when_shown(gather, lane);
+}
+
+/* Pieces of this member as an owner, and those that it keeps of others. */
+static void spread_pieces(struct pen_gather *gather)
+{
+    while (gather->next < gather->num_pieces) {
+        const struct piece *piece = &gather->pieces[gather->next];
+        struct lane *lane = &gather->lanes[gather->num_set_out % LANES];
+        bool is_here =
+            pen_reduction_keeps(gather->options.reduction, piece->parameter);
+        if (is_here && lane->piece != NULL)
+            return;
+        gather->next++;
+        gather->num_set_out++;
+        if (is_here)
+            set_out(gather, lane, piece);
+    }
+    for (int i = 0; i < LANES; i++)
+        if (gather->lanes[i].piece != NULL)
+            return;
+    gather->is_spreading = false;
+}
+
+void pen_gather_spread(struct pen_gather *gather)
+{
+    PEN_BUG_UNLESS(pen_gather_is_done(gather));
+    gather->is_spreading = gather->options.size < gather->options.group->size;
+    gather->next = 0;
+    pen_gather_poll(gather);
+}
+
 static void start_pieces(struct pen_gather *gather)
 {
     while (gather->num_asked > 0) {
         struct lane *lane = &gather->lanes[gather->num_set_out % LANES];
         if (lane->piece != NULL)
             return;
-        lane->piece = &gather->pieces[gather->next++];
-        lane->is_waiting = true;
         gather->num_set_out++;
-        show_piece(gather, lane);
-        set_out_when_shown(gather, lane);
+        set_out(gather, lane, &gather->pieces[gather->next++]);
         turn_to_next(gather);
     }
 }
@@ -343,7 +408,10 @@ void pen_gather_poll(struct pen_gather *gather)
         else if (is_finished(gather, lane))
             lane->piece = NULL;
     }
-    start_pieces(gather);
+    if (gather->is_spreading)
+        spread_pieces(gather);
+    else
+        start_pieces(gather);
 }
 
 bool pen_gather_is_done(const struct pen_gather *gather)
@@ -351,5 +419,5 @@ bool pen_gather_is_done(const struct pen_gather *gather)
     for (int i = 0; i < LANES; i++)
         if (gather->lanes[i].piece != NULL)
             return false;
-    return gather->num_asked == 0;
+    return gather->num_asked == 0 && !gather->is_spreading;
 }

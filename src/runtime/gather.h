@@ -5,14 +5,21 @@
 #include "runtime/turns.h"
 
 /*
- * Values of a stage of which every member keeps those that it owns (ZeRO-3).
- * Ahead of a pass through a layer the owners send theirs to all others:
+ * Values of a stage of which every member keeps a share (ZeRO-3): those that it
+ * owns. Ahead of a pass through a layer the owners send theirs to all others:
  *
  *   visit k: want k, wait until it is here -> want k + 1 -> products of k
  *
  * so that the next layer comes in while this one computes. Two layers that
  * follow each other have memory (turns.h); one that comes in takes the place of
  * another. All members visit the same layers in the same order.
+ *
+ * Members may form groups of equal size, one behind another, each of which has
+ * all values together. Then a value is kept by one member of each group, which
+ * sends it to the others of its group; the owner steps it, and sends it to
+ * those that keep it, too, after every step:
+ *
+ *   owner  --after the step-->  keepers  --layer by layer-->  their groups
  */
 struct pen_gather;
 
@@ -20,6 +27,7 @@ struct pen_gather_options {
     struct pen_group *group; /* of the members, as the reduction has it */
     struct pen_network *network;
     const struct pen_reduction *reduction; /* knows the owners */
+    uint32_t size;                         /* of a group; divides the members */
 };
 
 /* Gives all values memory: they were made without. The options are borrowed. On
@@ -43,6 +51,10 @@ bool pen_gather_has(const struct pen_gather *gather, uint32_t layer);
 
 /* Ahead of products with a layer that is here. */
 void pen_gather_use(struct pen_gather *gather, uint32_t layer);
+
+/* From owners to those that keep a value, after a step: see the reduction's
+ * pen_reduction_share(). */
+void pen_gather_spread(struct pen_gather *gather);
 
 /* Never waits. */
 void pen_gather_poll(struct pen_gather *gather);

@@ -231,6 +231,23 @@ uint32_t pen_reduction_owner(const struct pen_reduction *reduction,
     return reduction->owners[parameter];
 }
 
+static bool is_gathered(const struct pen_reduction *reduction, size_t parameter)
+{
+    const struct pen_network *network = reduction->options.network;
+    return reduction->options.gathered_by > 0 &&
+           pen_network_is_of_one_layer(
+               network, pen_network_parameter(network, parameter));
+}
+
+bool pen_reduction_keeps(const struct pen_reduction *reduction,
+                         size_t parameter)
+{
+    const struct pen_reduction_options *options = &reduction->options;
+    return !is_gathered(reduction, parameter) ||
+           reduction->owners[parameter] % options->gathered_by ==
+               options->group->self % options->gathered_by;
+}
+
 /* ---- pieces ---- */
 
 static int compare_pieces(const void *a, const void *b)
@@ -534,16 +551,6 @@ static bool is_finished(struct pen_reduction *reduction, struct lane *lane)
     return true;
 }
 
-/* Whether a value goes to the others when they come to its layer. */
-static bool is_gathered(const struct pen_reduction *reduction,
-                        const struct piece *piece)
-{
-    const struct pen_network *network = reduction->options.network;
-    return reduction->options.is_gathered && reduction->is_sharing &&
-           pen_network_is_of_one_layer(
-               network, pen_network_parameter(network, piece->parameter));
-}
-
 /* Piece n takes lane n modulo their number, on all members. */
 static void start_pieces(struct pen_reduction *reduction)
 {
@@ -553,7 +560,8 @@ static void start_pieces(struct pen_reduction *reduction)
         if (lane->piece != NULL)
             return;
         lane->piece = &reduction->pieces[reduction->num_started++];
-        if (is_gathered(reduction, lane->piece)) {
+        if (reduction->is_sharing &&
+            is_gathered(reduction, lane->piece->parameter)) {
             lane->piece = NULL;
             continue;
         }

@@ -43,14 +43,15 @@ struct pen_reduction_options {
     const struct pen_gradients *gradients;
     uint32_t num_dealt; /* sums the parameters that are dealt out over so many
                            ranks, and no others */
-    bool is_sharded;    /* parameters have owners */
-    bool is_gathered;   /* values of those of one layer are not shared: others
-                           get them layer by layer (gather.h) */
-    bool is_cut;        /* other ranks have pieces of the same tensors, and the
-                           same owners of these */
-    bool is_fast;       /* sums in whatever order: bits are not promised */
-    bool is_sparse;     /* gradients of token tables: see below; not fast */
-    bool has_second;    /* sums second gradients (engine.h) */
+    bool is_sharded;      /* parameters have owners */
+    uint32_t gathered_by; /* members that have all values together, each its
+                             share, and send them layer by layer (gather.h);
+                             0: every member has all */
+    bool is_cut;     /* other ranks have pieces of the same tensors, and the
+                        same owners of these */
+    bool is_fast;    /* sums in whatever order: bits are not promised */
+    bool is_sparse;  /* gradients of token tables: see below; not fast */
+    bool has_second; /* sums second gradients (engine.h) */
     const struct pen_phantom *phantom; /* or NULL; fast, and sharded means that
                                           sums are scattered and values
                                           gathered, whoever owns them */
@@ -70,6 +71,11 @@ bool pen_reduction_owns(const struct pen_reduction *reduction,
 /* The member that does; sharded. */
 uint32_t pen_reduction_owner(const struct pen_reduction *reduction,
                              size_t parameter);
+
+/* Whether this member has a value all the time, and steps it or gets it after
+ * every step. */
+bool pen_reduction_keeps(const struct pen_reduction *reduction,
+                         size_t parameter);
 
 /* Before the gradients of a step. */
 void pen_reduction_begin(struct pen_reduction *reduction);

@@ -449,6 +449,15 @@ static bool defers_steps(const struct pen_trainer *trainer)
                pen_executor_stage(trainer->executor, 0)->stage);
 }
 
+/* Members that have all values together; 0: each has all. */
+static uint32_t count_gathering(const struct pen_trainer *trainer)
+{
+    uint32_t size = trainer->options.sharding_group;
+    if (!trainer->layout.drops_values)
+        return 0;
+    return size > 0 ? size : pen_layout_copies(&trainer->layout);
+}
+
 static pen_status make_exchange(struct pen_trainer *trainer,
                                 struct pen_text *why)
 {
@@ -462,7 +471,7 @@ static pen_status make_exchange(struct pen_trainer *trainer,
         .num_per_step = trainer->num_per_step,
         .is_sharded = trainer->options.sharding != PEN_SHARDING_NONE,
         .drops_gradients = trainer->layout.drops_gradients,
-        .drops_values = trainer->layout.drops_values,
+        .gathered_by = count_gathering(trainer),
         .is_fast = trainer->options.has_fast_sums,
         .is_sparse = trainer->options.has_sparse_sums,
         .is_late = trainer->options.has_late_sums,

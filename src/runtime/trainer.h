@@ -95,6 +95,8 @@ struct pen_trainer_options {
     enum pen_sharding sharding; /* over the members of a part; ZeRO-2 and 3 keep
                                    gradients all the same where a member sums
                                    several micro-batches */
+    uint32_t sharding_group;    /* members that have all weights together, with
+                                   ZeRO-3; 0: all */
     uint32_t tensor_size;       /* ranks that share these; 0: one */
     uint32_t context_size; /* parts of a sequence, on a rank each; 0: one */
     uint32_t expert_size; /* replicas that experts are dealt out over; 0: one */

@@ -226,7 +226,7 @@ bool pen_trainer_drops_values(const struct pen_trainer_options *options,
                               uint32_t num_copies)
 {
     return options->sharding >= PEN_SHARDING_ZERO3 && num_copies > 1 &&
-           !options->is_forward_only;
+           options->sharding_group != 1 && !options->is_forward_only;
 }
 
 /* Of a tensor group. */
@@ -319,6 +319,29 @@ static pen_status check_context(const struct pen_trainer *trainer,
     return PEN_INVALID;
 }
 
+static pen_status check_sharding_group(const struct pen_trainer *trainer,
+                                       struct pen_text *why)
+{
+    uint32_t size = trainer->options.sharding_group;
+    uint32_t copies = pen_layout_copies(&trainer->layout);
+    if (size == 0 || trainer->options.is_forward_only)
+        return PEN_OK;
+    if (trainer->options.sharding < PEN_SHARDING_ZERO3) {
+        pen_why(why,
+                "--sharding-group %u is about weights, which --sharding %s "
+                "keeps whole. Give --sharding zero3, or drop it",
+                size, pen_sharding_names[trainer->options.sharding]);
+        return PEN_INVALID;
+    }
+    if (copies % size == 0)
+        return PEN_OK;
+    pen_why(why,
+            "--sharding-group %u does not divide the %u replicas. Give a "
+            "number that does, or drop it",
+            size, copies);
+    return PEN_INVALID;
+}
+
 /* Weights that owners send layer by layer exclude some options. */
 static pen_status check_values(const struct pen_trainer *trainer,
                                struct pen_text *why)
@@ -391,6 +414,8 @@ pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
         status = check_context(trainer, why);
     if (status == PEN_OK && options->expert_size > 1)
         status = check_experts(trainer, why);
+    if (status == PEN_OK)
+        status = check_sharding_group(trainer, why);
     if (status == PEN_OK)
         status = check_values(trainer, why);
     if (status == PEN_OK)

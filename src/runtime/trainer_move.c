@@ -203,6 +203,7 @@ static pen_status rebuild(struct pen_trainer *trainer,
     options->span = to->span;
     options->modules = to->modules;
     options->sharding = to->sharding;
+    options->sharding_group = to->sharding_group;
     trainer->layout.mesh.epoch++;
     return pen__trainer_make_parts(trainer, why);
 }

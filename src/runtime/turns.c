@@ -14,6 +14,8 @@ struct pen_turns {
 
 bool pen_turns_has(const struct pen_turns *turns, size_t parameter)
 {
+    if (turns->part == PEN_PART_VALUE)
+        return !pen_reduction_keeps(turns->reduction, parameter);
     return pen_network_is_of_one_layer(
                turns->network,
                pen_network_parameter(turns->network, parameter)) &&

@@ -28,6 +28,7 @@ static const char *const configs[] = {
 struct course {
     const struct pen_model *model;
     uint32_t num_members;
+    uint32_t size; /* of the groups that have all values together */
     uint32_t layers[VISITS];
     bool forgets[VISITS]; /* values change ahead of the visit */
 };
@@ -39,7 +40,7 @@ struct member {
     struct pen_network *network;
     struct pen_reduction *reduction;
     struct pen_gather *gather;
-    uint64_t num_own; /* elements sent, by a plain count */
+    uint64_t num_sent; /* elements, by a plain count */
     const struct member *whole;
     size_t num_wrong;
     pthread_t thread;
@@ -62,18 +63,34 @@ static void make_network(struct member *it, bool has_values)
     pen_text_release(&why);
 }
 
+/* What this member keeps for its owner, who will send it. */
+static void forget_others(struct member *it)
+{
+    for (size_t i = 0; i < pen_network_num_parameters(it->network); i++) {
+        size_t count;
+        float *values = span_of_part(
+            it->engine, pen_network_parameter(it->network, i)->parameter,
+            PEN_PART_VALUE, &count);
+        if (!pen_reduction_owns(it->reduction, i) &&
+            pen_network_is_of_one_layer(it->network,
+                                        pen_network_parameter(it->network, i)))
+            memset(values, 0, count * sizeof *values);
+    }
+}
+
 static void make_member(struct member *it)
 {
     make_network(it, false);
     const struct pen_reduction_options sums = {.group = it->group,
                                                .network = it->network,
                                                .is_sharded = true,
-                                               .is_gathered = true};
+                                               .gathered_by = it->course->size};
     assert_int_equal(pen_reduction_create(&sums, &it->reduction), PEN_OK);
     const struct pen_gather_options options = {it->group, it->network,
-                                               it->reduction};
+                                               it->reduction, it->course->size};
     assert_int_equal(pen_gather_create(&options, &it->gather, NULL), PEN_OK);
     assert_int_equal(pen_network_initialize(it->network, 7), PEN_OK);
+    forget_others(it);
 }
 
 static void free_member(struct member *it)
@@ -128,6 +145,8 @@ static void *run_member(void *context)
     struct member *it = context;
     const struct course *course = it->course;
     struct coming coming = {.gather = it->gather};
+    pen_gather_spread(it->gather);
+    pen_group_wait(it->group, is_done, &coming);
     for (int i = 0; i < VISITS; i++) {
         coming.layer = course->layers[i];
         if (course->forgets[i])
@@ -171,11 +190,30 @@ static bool is_near(uint32_t here, uint32_t layer)
     return here != PEN_NO_LAYER && (here + 1 == layer || layer + 1 == here);
 }
 
-/* Elements that a member sends each other one: two neighbours stay. */
+/* Elements of a layer that a member keeps; NO_LAYER: of all that it owns. */
+static uint64_t count_of(const struct member *it, uint32_t layer)
+{
+    uint64_t count = 0;
+    for (size_t k = 0; k < pen_network_num_parameters(it->network); k++) {
+        const struct pen_network_parameter *one =
+            pen_network_parameter(it->network, k);
+        bool is_wanted =
+            layer == PEN_NO_LAYER
+                ? pen_reduction_owns(it->reduction, k)
+                : one->layer == layer && pen_reduction_keeps(it->reduction, k);
+        if (is_wanted && !one->is_of_both_ends)
+            count += (uint64_t)one->rows * one->columns;
+    }
+    return count;
+}
+
+/* Elements that a member sends: two neighbours stay. */
 static void count_sent(struct member *it)
 {
     const struct course *course = it->course;
     uint32_t here[2] = {PEN_NO_LAYER, PEN_NO_LAYER}; /* the last first */
+    uint32_t num_groups = course->num_members / course->size;
+    it->num_sent = (num_groups - 1) * count_of(it, PEN_NO_LAYER);
     for (int i = 0; i < VISITS; i++) {
         uint32_t layer = course->layers[i];
         if (course->forgets[i])
@@ -187,13 +225,8 @@ static void count_sent(struct member *it)
                   : is_near(here[1], layer) ? here[1]
                                             : PEN_NO_LAYER;
         here[0] = layer;
-        for (size_t k = 0; k < pen_network_num_parameters(it->network); k++) {
-            const struct pen_network_parameter *one =
-                pen_network_parameter(it->network, k);
-            if (!is_here && one->layer == layer && !one->is_of_both_ends &&
-                pen_reduction_owns(it->reduction, k))
-                it->num_own += one->rows * one->columns;
-        }
+        if (!is_here)
+            it->num_sent += (course->size - 1) * count_of(it, layer);
     }
 }
 
@@ -219,8 +252,7 @@ static void run_course(const struct course *course)
         count_sent(&members[i]);
         assert_int_equal(members[i].num_wrong, 0);
         assert_int_equal(members[i].group->num_bytes,
-                         sizeof(float) * members[i].num_own *
-                             (course->num_members - 1));
+                         sizeof(float) * members[i].num_sent);
         free_member(&members[i]);
     }
     pen_network_free(whole.network);
@@ -233,7 +265,10 @@ static void run_courses(uint64_t seed)
     struct pen_random random = {seed};
     for (uint32_t i = 0; i < COURSES; i++) {
         const char *config = configs[i % 2];
-        struct course course = {.num_members = 2 + i / 2};
+        uint32_t num_members = 2 + i / 2;
+        bool has_groups = i % 2 == 1 && num_members % 2 == 0;
+        struct course course = {.num_members = num_members,
+                                .size = num_members / (has_groups ? 2 : 1)};
         struct pen_model *model = NULL;
         assert_int_equal(pen_model_parse(config, strlen(config), &model, NULL),
                          PEN_OK);

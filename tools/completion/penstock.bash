@@ -47,7 +47,7 @@ _penstock_train_options() {
         --run --log --log-interval --probe --probe-steps --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \
         --pipeline-model-parallel-size --pp --num-virtual-stages-per-pipeline-rank --vpp \
-        --schedule --mapping --use-distributed-optimizer --sharding --data-parallel-sharding-strategy --fast-sums --logical-replicas --logical-tensor --sequence-parallel --plan --move --check \
+        --schedule --mapping --use-distributed-optimizer --sharding --data-parallel-sharding-strategy --sharding-group --fast-sums --logical-replicas --logical-tensor --sequence-parallel --plan --move --check \
         --tensor-model-parallel-size --tp --expert-model-parallel-size --ep \
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --ring --island --key --keys --patience --late \

@@ -55,6 +55,7 @@ static const char *const free_options[] = {
     "use-distributed-optimizer",
     "sharding",
     "data-parallel-sharding-strategy",
+    "sharding-group",
     "logical-replicas",
     "logical-tensor",
     "sync", /* these five are compared where they count */

@@ -816,6 +816,7 @@ struct pen_trainer_options pen__train_layout_options(
         .logical_tensor = (uint32_t)args->logical_tensor,
         .cuts_rows = args->is_sequence_parallel,
         .sharding = (enum pen_sharding)args->sharding,
+        .sharding_group = (uint32_t)args->sharding_group,
         .tensor_size = (uint32_t)args->tensor_size,
         .context_size = (uint32_t)args->context_size,
         .expert_size = (uint32_t)args->expert_size,

@@ -330,6 +330,12 @@ static double muon_bytes(const struct pen__train_memory_question *question,
                ((args->sharding != PEN_SHARDING_NONE ? 1 / share : 1) + copies);
 }
 
+/* What a member of so many does not have, but for what takes turns. */
+static double left_out(double all, double turns, uint32_t num_members)
+{
+    return larger(0, all * (num_members - 1) / num_members - turns);
+}
+
 /*
  * Gradients and values that a member does not keep: all that others own but
  * those of a tied matrix, less two layers that follow each other.
@@ -341,12 +347,11 @@ static double dropped_bytes(const struct pen__train_memory_question *question,
     const struct pen_model *model = question->model->decoder;
     const struct pen_trainer_options options = pen__train_layout_options(
         question->layout, question->args, question->model, question->sample);
-    bool is_bf16 = question->args->is_bf16;
-    double per_parameter =
-        (pen_trainer_drops_gradients(&options, num_members) ? 4.0 : 0) +
-        (pen_trainer_drops_values(&options, num_members) ? (is_bf16 ? 6.0 : 4.0)
-                                                         : 0);
-    if (per_parameter <= 0)
+    bool drops_gradients = pen_trainer_drops_gradients(&options, num_members);
+    bool drops_values = pen_trainer_drops_values(&options, num_members);
+    uint32_t together =
+        options.sharding_group > 0 ? options.sharding_group : num_members;
+    if (!drops_gradients && !drops_values)
         return 0;
     uint32_t last = model->num_layers - 1;
     bool has_head = layers->first + layers->count > last;
@@ -362,8 +367,9 @@ static double dropped_bytes(const struct pen__train_memory_question *question,
         most = larger(most, before + own);
         before = own;
     }
-    return per_parameter *
-           larger(0, all * (num_members - 1) / num_members - most);
+    double value_bytes = question->args->is_bf16 ? 6.0 : 4.0;
+    return (drops_gradients ? 4.0 * left_out(all, most, num_members) : 0) +
+           (drops_values ? value_bytes * left_out(all, most, together) : 0);
 }
 
 static double state_bytes(const struct pen__train_memory_question *question,

@@ -186,6 +186,10 @@ static const struct pen__field fields[] = {
     WORD("data-parallel-sharding-strategy", sharding, strategies,
          "the same in Megatron's words: no_shard, optim, optim_grads or "
          "optim_grads_params"),
+    COUNT("sharding-group", sharding_group, 1, 65536,
+          "with --sharding zero3, replicas that have all weights together: N "
+          "neighbours send each other layers, and other groups have copies; "
+          "all replicas when not given. Results do not change"),
     FLAG("fast-sums", has_fast_sums,
          "sum gradients in any order: faster, but not bit-reproducible "
          "across rank counts"),

@@ -60,6 +60,7 @@ struct pen__train_args {
     struct pen_cures cures;                /* of its delays */
     bool is_sharded;                       /* the same as ZeRO-1 */
     unsigned sharding;                     /* enum pen_sharding */
+    uint64_t sharding_group;               /* replicas; 0: all */
     bool has_fast_sums;
     const char *sync;       /* how replicas keep together */
     uint64_t sync_interval; /* 0: the default of the method */

@@ -43,6 +43,7 @@ bool pen__recall_is_layout(const char *name)
                                          "use-distributed-optimizer",
                                          "sharding",
                                          "data-parallel-sharding-strategy",
+                                         "sharding-group",
                                          "logical-replicas"};
     return is_in(layout, sizeof layout / sizeof *layout, name);
 }
