@@ -12,11 +12,12 @@ failures = 0
 
 
 def check(what, found, limit):
-    """A distance that must not be larger than the limit."""
+    """A distance that must not be larger than the limit; whether it is."""
     global failures
     is_good = found <= limit
     failures += not is_good
     print(f"{'ok' if is_good else 'FAILED':6}  {what}: {found:.3g}, at most {limit:.3g}")
+    return not is_good
 
 
 def distance(truth, found):
