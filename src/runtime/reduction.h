@@ -41,8 +41,8 @@ struct pen_reduction_options {
     const uint32_t *shares; /* logical replicas of each member, whose nodes the
                                gradients keep; NULL: each has one sum */
     const struct pen_gradients *gradients;
-    uint32_t num_dealt; /* sums the parameters that are dealt out over so many
-                           ranks, and no others */
+    uint32_t num_dealt;   /* sums the parameters that are dealt out over so many
+                             ranks, and no others */
     bool is_sharded;      /* parameters have owners */
     uint32_t gathered_by; /* members that have all values together, each its
                              share, and send them layer by layer (gather.h);
