@@ -266,6 +266,9 @@ def predict(
     pipeline_model_parallel_layout: Optional[str] = None,
     from_megatron: Optional[str] = None,
     devices: Optional[Several] = None,
+    peers: Optional[str] = None,
+    lost_peers: Optional[Count] = None,
+    peer_link: Optional[Number] = None,
     expert_tensor_parallel_size: Optional[Count] = None,
     etp: Optional[Count] = None,
     dispatcher: Optional[str] = None,
@@ -346,6 +349,10 @@ def predict(
         option by option
     devices: with --failures: numbers of devices, as 128,2048,16384; each has as many replicas
         as fit, and the batch grows with them; the plan's when not given
+    peers: also predict the plan's stages on N peers whose speeds differ up to X times, as 6:3,
+        where micro-batches choose their peers (SWARM); penstock train cannot run it
+    lost_peers: with --peers: peers that are lost; none when not given
+    peer_link: with --peers: the link of each; 200Mbit/s when not given
     expert_tensor_parallel_size: devices that share the tensors of an expert; when not given, 1
         with ep for megatron, else as tp
     etp: the same

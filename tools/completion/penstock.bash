@@ -137,7 +137,7 @@ _penstock_predict_options() {
         --cp --expert-model-parallel-size --ep --dp --micro-batch-size \
         --schedule --recompute-granularity --use-distributed-optimizer \
         --sharding --sequence-parallel --blocks \
-        --pipeline-model-parallel-layout --from-megatron --devices --json --output
+        --pipeline-model-parallel-layout --from-megatron --devices --peers --lost-peers --peer-link --json --output
 }
 
 _penstock_simulate_options() {

@@ -5,6 +5,7 @@
 #include "cli/program/field_rows.h"
 #include "cli/program/help.h"
 #include "core/image_model.h"
+#include "planner/swarm.h"
 #include "planner/timings.h"
 
 #include <errno.h>
@@ -146,6 +147,16 @@ static const struct row rows[] = {
                    "with --failures: numbers of devices, as 128,2048,16384; "
                    "each has as many replicas as fit, and the batch grows "
                    "with them; the plan's when not given")},
+    {PREDICT,
+     TEXT("peers", "N[:X]", peers,
+          "also predict the plan's stages on N peers whose speeds differ up to "
+          "X times, as 6:3, where micro-batches choose their peers (SWARM); "
+          "penstock train cannot run it")},
+    {PREDICT, COUNT("lost-peers", lost_peers, 1, PEN_SWARM_MAX_PEERS,
+                    "with --peers: peers that are lost; none when not given")},
+    {PREDICT, TEXT("peer-link", "RATE", peer_link,
+                   "with --peers: the link of each; 200Mbit/s when not "
+                   "given")},
     {SEARCH,
      WORD("recovery", failures.recovery, pen_recovery_names,
           "with --failures: the way to recover by which plans are ordered: "
@@ -177,6 +188,9 @@ static const char *const rare[] = {"use-distributed-optimizer",
                                    "from-megatron",
                                    "blocks",
                                    "devices",
+                                   "peers",
+                                   "lost-peers",
+                                   "peer-link",
                                    NULL};
 
 static void read_within(struct pen__plan_args *args,
@@ -256,6 +270,10 @@ static void check_args(void *context, const struct argp_state *state)
     if (args->verb == PEN__PLAN_CHECK)
         return;
     pen__failure_args_check(&args->failures, state);
+    if (args->peers == NULL &&
+        (args->lost_peers != 0 || args->peer_link != NULL))
+        argp_error(state, "--%s belongs to --peers; give that as well",
+                   args->lost_peers != 0 ? "lost-peers" : "peer-link");
     if (args->verb == PEN__PLAN_SEARCH)
         check_question(args, state);
     bool has_model = args->model != NULL || args->megatron_line != NULL;

@@ -31,14 +31,17 @@ struct pen__plan_args {
     const char *stages;
     const char *schedule;
     const char *megatron_line;
-    const char *why;  /* "tp=8,pp=4" */
-    const char *file; /* of plan check */
+    const char *peers;     /* "6:3" */
+    const char *peer_link; /* "200Mbit/s" */
+    const char *why;       /* "tp=8,pp=4" */
+    const char *file;      /* of plan check */
     uint64_t sequence;
     uint64_t global_batch;
     uint64_t tokens; /* of the whole training */
     uint64_t micro_batch;
     uint64_t degrees[PEN_DEGREES];
     uint64_t top;
+    uint64_t lost_peers;
     double seconds;
     double clip_norm;
     const char *within; /* "5%" */

@@ -5,6 +5,7 @@
 
 #include "cli/plan/failures.h"
 #include "cli/plan/import.h"
+#include "cli/plan/peers.h"
 #include "cli/program/answer.h"
 #include "export/megatron_layout.h"
 #include "planner/target_rules.h"
@@ -274,12 +275,11 @@ static pen_status predict(const struct pen__plan_args *args,
     return pen_plan_save(plan, args->output, why);
 }
 
-/* `failures` is NULL where they are not asked for. */
-static int print(const struct pen__plan_args *args,
-                 const struct pen__planning *planning,
-                 const struct pen_plan *plan,
-                 const struct pen_prediction *prediction,
-                 const struct pen__failures *failures)
+/* `failures` and `peers` are NULL where they are not asked for. */
+static int
+print(const struct pen__plan_args *args, const struct pen__planning *planning,
+      const struct pen_plan *plan, const struct pen_prediction *prediction,
+      const struct pen__failures *failures, const struct pen__peers *peers)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
     if (pen__answer_is_json()) {
@@ -288,12 +288,16 @@ static int print(const struct pen__plan_args *args,
         if (failures != NULL)
             json_object_set_new(object, "failures",
                                 pen__failures_json(failures));
+        if (peers != NULL)
+            json_object_set_new(object, "peers", pen__peers_json(peers));
         return pen__print_json("predict", object);
     }
     pen__plan_print(plan, prediction, &text);
     pen__plan_print_run(plan, prediction, (double)args->tokens, &text);
     if (failures != NULL)
         pen__failures_print(failures, &text);
+    if (peers != NULL)
+        pen__peers_print(peers, &text);
     int code = pen__print(&text);
     pen_text_release(&text);
     return code;
@@ -304,14 +308,23 @@ static int answer(const struct pen__plan_args *args,
                   const struct pen_prediction *prediction, struct pen_text *why)
 {
     struct pen__failures failures;
+    struct pen__peers peers;
+    const struct pen__peers *found = NULL;
+    if (args->peers != NULL) {
+        pen_status status =
+            pen__peers_find(args, planning, plan, prediction, &peers, why);
+        if (status != PEN_OK)
+            return pen__refuse_as(status, why);
+        found = &peers;
+    }
     if (!pen__failure_args_are_given(&args->failures))
-        return print(args, planning, plan, prediction, NULL);
+        return print(args, planning, plan, prediction, NULL, found);
     pen_status status =
         pen__failures_find(args, planning, plan, prediction, &failures, why);
     if (status == PEN_OK && pen__failures_are_drawn(args))
         status = pen__failures_draw(&failures, planning, args->output, why);
     int code = status == PEN_OK
-                   ? print(args, planning, plan, prediction, &failures)
+                   ? print(args, planning, plan, prediction, &failures, found)
                    : pen__refuse_as(status, why);
     pen__failures_release(&failures);
     return code;
