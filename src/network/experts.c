@@ -472,7 +472,8 @@ static void open_gradient(const struct pen__experts *self, size_t number,
 /* It sees that of the first source again. */
 static void close_gradients(const struct pen__experts *self)
 {
-    for (size_t i = 0; self->num_sources > 1 && i < 2 * self->num_owned; i++) {
+    for (size_t i = 0; self->num_sources > 1 && i < 2 * (size_t)self->num_owned;
+         i++) {
         pen_status status = self->engine->ops->gradient_place(
             self->engine, self->gradients[i].parameter, self->gradients[i].at,
             NULL);
@@ -482,7 +483,8 @@ static void close_gradients(const struct pen__experts *self)
 
 void pen__experts_clear_gradients(struct pen__experts *self)
 {
-    for (size_t i = 0; self->num_sources > 1 && i < 2 * self->num_owned; i++) {
+    for (size_t i = 0; self->num_sources > 1 && i < 2 * (size_t)self->num_owned;
+         i++) {
         struct pen__expert_gradient *it = &self->gradients[i];
         memset(it->at, 0, self->num_sources * it->bytes);
         for (uint32_t k = 0; k < self->num_sources; k++)
@@ -757,8 +759,8 @@ void pen__experts_free(struct pen__experts *self)
 {
     if (self == NULL)
         return;
-    for (size_t i = 0; self->gradients != NULL && i < 2 * self->num_owned;
-         i++) {
+    for (size_t i = 0;
+         self->gradients != NULL && i < 2 * (size_t)self->num_owned; i++) {
         struct pen__expert_gradient *it = &self->gradients[i];
         free(it->is_new);
         pen_engine_give(self->engine, PEN_PLACE_ENGINE, it->at,
