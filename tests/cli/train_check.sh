@@ -79,8 +79,7 @@ refused "cp 2: penstock train does not split sequences" \
     'd["degrees"]["cp"] = 2; del d["predicted"]'
 refused "needs a synchronous schedule; pipedream-2bw is asynchronous" \
     'd["degrees"]["tp"] = 2; del d["predicted"]'
-refused "the plan has sequence parallelism" \
-    'd["degrees"]["tp"] = 2; d["sequence_parallel"] = True; del d["predicted"]'
+refused "--sequence-parallel needs products that are cut" 'd["sequence_parallel"] = True; del d["predicted"]'
 refused "--global-batch-size must be 2, not 8" \
     'd["schedule"]["name"] = "pipedream"'
 refused "spectrain corrects its delays with the optimizer's state" \
