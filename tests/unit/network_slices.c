@@ -139,7 +139,7 @@ static void make_run(struct run *run, const struct pen_model *model,
         .num_slices = way->slices,
         .step_rows = MICROBATCHES * BATCH * way->sequence,
         .recompute = way->recompute,
-        .tensor = {way->pieces, 0, way->pieces, NULL}};
+        .tensor = {way->pieces, 0, way->pieces, NULL, false}};
     struct pen_text why = PEN_TEXT_EMPTY;
     if (pen_network_create(&options, &run->network, &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
