@@ -213,7 +213,8 @@ int main(int argc, char **argv)
     for (uint32_t tp = 1; tp <= ranks; tp *= 2)
         for (uint32_t pp = 1; tp * pp <= ranks; pp++) {
             const struct degrees degrees = {tp, ranks / (tp * pp), pp};
-            if (ranks % (tp * pp) == 0 &&
+            if (ranks % (tp * pp) == 0 && model->num_heads % tp == 0 &&
+                model->num_kv_heads % tp == 0 &&
                 setting.global_batch % degrees.dp == 0)
                 add_layouts(&setting, &degrees);
         }

@@ -137,7 +137,7 @@ static void make_run(struct run *run, const struct pen_model *model,
         .batch = BATCH,
         .sequence = way->sequence,
         .num_slices = way->slices,
-        .step_rows = MICROBATCHES * BATCH * way->sequence,
+        .step_rows = (size_t)MICROBATCHES * BATCH * way->sequence,
         .recompute = way->recompute,
         .tensor = {way->pieces, 0, way->pieces, NULL, false}};
     struct pen_text why = PEN_TEXT_EMPTY;
