@@ -125,7 +125,7 @@ enum { PEN_MOST_EXPERT_GROUPS = 64 };
  * and with the master values of W whatever the dtype. Each row chooses the
  * experts of its largest logits, of equal ones the first; their gates are the
  * softmax over all logits, or over those chosen where `is_normal`, times
- * `scale`. Of sigmoid scores the gates are the scores, divided by their sum
+ * `scale`. Gates of sigmoid scores are the scores, divided by their sum
  * where `is_normal`. A group counts as much as its largest logit, or as its two
  * largest sigmoids with their offsets.
  *

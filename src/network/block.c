@@ -333,7 +333,7 @@ static void *result_of(const struct block *block, const struct pen__pass *pass,
                              pen__at(pass->scratch, block->others));
 }
 
-/* What a piece adds to its result. */
+/* The residual that a piece adds to its result, or NULL. */
 static const void *residual_of(const struct pen__pass *pass, uint32_t piece,
                                const void *x)
 {

@@ -8,8 +8,8 @@
  *
  * In a model that is cut, every piece has the rows of some words; what it has
  * not is zero, and the rows of all pieces are added. The first piece has the
- * positions. Of a member with a part of the rows the output is that part; for
- * the gradients it gathers the others.
+ * positions. A member with a part of the rows outputs that part, and gathers
+ * the others for the gradients.
  */
 #include "network/stream.h"
 

@@ -492,7 +492,7 @@ void pen__experts_clear_gradients(struct pen__experts *self)
     }
 }
 
-/* Of one product of each expert: `number` is the gradient of the first. */
+/* Adds one product of each expert: `number` is the gradient of the first. */
 static void add_gradients(const struct pen__experts *self,
                           const struct pen__experts_pass *pass, size_t number,
                           void *x, void *dy)
@@ -606,7 +606,7 @@ static pen_status add_parameters(struct pen__experts *self,
     return status;
 }
 
-/* What several sources need besides. */
+/* Stash and scratch of several sources, in addition to those of one. */
 static void lay_out_sources(struct pen__experts *self)
 {
     const struct pen__shape *shape = &self->shape;

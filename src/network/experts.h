@@ -38,7 +38,7 @@ struct pen__experts {
     struct pen_linear *up;    /* owned; one of each expert, with the gate */
     struct pen_linear *down;
 
-    /* Of several sources. */
+    /* Only with several sources. */
     struct pen_group *group;                /* borrowed */
     struct pen_group_request *requests;     /* owned, as the next three */
     size_t num_posted;                      /* of them */

@@ -50,7 +50,7 @@ static void free_head(struct pen__layer *layer)
     free(layer);
 }
 
-/* What the products read: the outputs of the norm of all rows. */
+/* The products read the norm's outputs of all rows. */
 static const void *normed_of(const struct head *head,
                              const struct pen__pass *pass)
 {

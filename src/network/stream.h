@@ -15,7 +15,7 @@
  * all parts. Scattering gives it the sum of its part over all members, with the
  * additions of the tree. x is added to the sum, not to the first piece.
  *
- * Of a network that has all pieces the part is the whole, and nothing is sent.
+ * A network that has all pieces has all rows as its part, and sends nothing.
  */
 
 /*
@@ -56,7 +56,7 @@ static inline void *pen__piece_result(const struct pen_tensor_share *tensor,
 const void *pen__gather_rows(const struct pen__pass *pass, size_t bytes,
                              const void *own, void *room);
 
-/* Of messages that may be under way at the same time. */
+/* The most messages that are under way at the same time. */
 size_t pen__stream_num_requests(const struct pen_group *group);
 
 /*

@@ -89,7 +89,7 @@ struct pen_recovery {
     double available_sec;
     double exact_sec;
     double exact_share;
-    /* Of pen_recovery_compare_stacks(). */
+    /* Set by pen_recovery_compare_stacks(). */
     uint32_t num_groups; /* replicas; 0: not compared */
     struct pen_recovery_stacked replication;
     struct pen_recovery_stacked stacks;

@@ -41,7 +41,7 @@ struct pen_stacks {
     uint32_t *owners; /* of shards: the group that computes it */
     uint32_t *loads;  /* of groups: how many it computes */
     bool *is_lost;    /* of groups */
-    /* Of a search for another dealing. */
+    /* Scratch of the search for another dealing. */
     uint32_t *queue; /* shards */
     uint32_t *from;  /* of groups: the shard by which it was reached */
     uint32_t *marks; /* of groups: the search that reached it */

@@ -290,7 +290,7 @@ static void finish_pass(struct swarm *swarm, uint32_t number, uint32_t task)
 
 /* ---- peers that are lost, or move ---- */
 
-/* What a peer had to do goes to others after that long. */
+/* The tasks of a peer go to others after that long. */
 static void hand_over(struct swarm *swarm, uint32_t number, double after_sec)
 {
     struct peer *peer = &swarm->peers[number];

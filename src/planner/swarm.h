@@ -53,7 +53,7 @@ struct pen_swarm {
     double bound_seconds; /* of computing alone, however it is shared */
     uint64_t num_moves;
     uint64_t num_again; /* passes through a stage that were computed again */
-    /* Of the last step, per stage and micro-batch: how often it was summed. */
+    /* How often a micro-batch was summed by a stage, in the last step. */
     uint32_t least_sums;
     uint32_t most_sums;
 };

@@ -10,8 +10,8 @@
  *     they have different memory.
  * N2. A layer loses its place only when nothing of it is on its way.
  * N3. Pieces set out in the same order on all members.
- * N4. Layers are asked for when what owners spread has come, and forgotten
- * ahead of that.
+ * N4. Layers are forgotten before owners spread values, and asked for again
+ *     when all of these have come.
  */
 #include "runtime/gather.h"
 
@@ -80,7 +80,7 @@ static uint32_t own_group(const struct pen_gather *gather)
     return gather->options.group->self / gather->options.size;
 }
 
-/* Who sends a piece, among those of this group or of all. */
+/* The member that sends a piece, of this group or of all. */
 static uint32_t source_of(const struct pen_gather *gather,
                           const struct piece *piece)
 {

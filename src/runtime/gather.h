@@ -36,7 +36,7 @@ pen_status pen_gather_create(const struct pen_gather_options *options,
                              struct pen_gather **out, struct pen_text *why);
 void pen_gather_free(struct pen_gather *gather);
 
-/* Of the memory that layers have in turns. */
+/* The bytes of the memory that layers have in turns. */
 size_t pen_gather_bytes(const struct pen_gather *gather);
 
 /* Values have changed: no layer is here. Nothing is on its way to here. */

@@ -169,7 +169,7 @@ static inline bool pen_layout_comes_first(const struct pen_layout *layout,
     return pen_layout_member(layout, stage) < num_dealt;
 }
 
-/* Of this rank in its expert group, and the group. */
+/* The number of this rank in its expert group, and of the group. */
 static inline uint32_t pen_layout_expert(const struct pen_layout *layout)
 {
     return layout->replica % layout->num_experts;

@@ -276,13 +276,15 @@ static double dealt_bytes(const struct pen__train_memory_question *question,
     const struct pen_model *model = question->model->decoder;
     bool is_full = layers->recompute == PEN_RECOMPUTE_FULL;
     bool is_sharded = args->sharding != PEN_SHARDING_NONE;
+    if (args->expert_size <= 1)
+        return 0;
     double moments = 4.0 * pen_optimizer_moments(&args->numbers);
     double elsewhere = 1 - 1 / (double)args->expert_size;
     double per_parameter =
         4.0 + (args->is_bf16 ? 2 : 0) + (is_sharded ? 0 : moments);
     double expert = 3.0 * model->hidden * model->expert_intermediate;
     double bytes = 0, once = 0;
-    for (uint32_t i = 0; i < layers->count && args->expert_size > 1; i++) {
+    for (uint32_t i = 0; i < layers->count; i++) {
         uint32_t layer = layers->first + i;
         if (is_end_of(question, layer) ||
             !pen_model_block_is_sparse(model, layer - 1))
@@ -330,7 +332,7 @@ static double muon_bytes(const struct pen__train_memory_question *question,
                ((args->sharding != PEN_SHARDING_NONE ? 1 / share : 1) + copies);
 }
 
-/* What a member of so many does not have, but for what takes turns. */
+/* Bytes that one of several members lacks, except those that take turns. */
 static double left_out(double all, double turns, uint32_t num_members)
 {
     return larger(0, all * (num_members - 1) / num_members - turns);

@@ -218,6 +218,14 @@ static void gradient_clear(struct pen_engine *engine,
                        parameter->count * sizeof(float));
 }
 
+/* At a place of the caller's, or in memory of its own. */
+static pen_status place(struct pen_engine *engine,
+                        struct pen_parameter *parameter, int part, void *at)
+{
+    parameter->parts[part] = at != NULL ? at : array_of(engine, parameter);
+    return parameter->parts[part] == NULL ? PEN_NOMEM : PEN_OK;
+}
+
 static pen_status gradient_place(struct pen_engine *engine,
                                  struct pen_parameter *parameter, void *at,
                                  struct pen_text *why)
@@ -225,9 +233,7 @@ static pen_status gradient_place(struct pen_engine *engine,
     (void)why;
     PEN_BUG_UNLESS(parameter->parts[PEN_PART_GRADIENT] == NULL);
     parameter->is_gradient_placed = at != NULL;
-    parameter->parts[PEN_PART_GRADIENT] =
-        at != NULL ? at : array_of(engine, parameter);
-    return parameter->parts[PEN_PART_GRADIENT] == NULL ? PEN_NOMEM : PEN_OK;
+    return place(engine, parameter, PEN_PART_GRADIENT, at);
 }
 
 static size_t value_bytes(const struct pen_engine *engine,
@@ -244,9 +250,7 @@ static pen_status value_place(struct pen_engine *engine,
     (void)why;
     PEN_BUG_UNLESS(parameter->parts[PEN_PART_VALUE] == NULL);
     parameter->is_value_placed = at != NULL;
-    parameter->parts[PEN_PART_VALUE] =
-        at != NULL ? at : array_of(engine, parameter);
-    return parameter->parts[PEN_PART_VALUE] == NULL ? PEN_NOMEM : PEN_OK;
+    return place(engine, parameter, PEN_PART_VALUE, at);
 }
 
 static pen_status gradient_add_second(struct pen_engine *engine,

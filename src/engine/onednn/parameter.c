@@ -82,7 +82,7 @@ static pen_status make_copy(struct pen__onednn *self,
     return parameter->half == NULL ? PEN_NOMEM : PEN_OK;
 }
 
-/* Of one value with its copy in bf16, where there is one. */
+/* A value, with its copy in bf16 where there is one. */
 static size_t bytes_of_value(const struct pen_parameter *parameter)
 {
     return parameter->count * sizeof(float) +
