@@ -39,7 +39,7 @@ _penstock_train_options() {
         --seed --optimizer --lr --min-lr --lr-decay-style --lr-warmup-iters \
         --lr-decay-iters --lr-wsd-decay-iters --lr-wsd-decay-style \
         --weight-decay --weight-decay-groups --clip-grad --adam-beta1 \
-        --stale-after --stale-discount --predict-weights --stage-replicas --stage-layers --replica-shares --slices --context-parallel-size \
+        --stale-after --stale-discount --predict-weights --stage-replicas --stage-layers --replica-shares --slices --context-parallel-size --cp \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --muon-lr \
         --muon-momentum --muon-plain-momentum --muon-adjust-lr \
         --moe-aux-loss-coeff --moe-z-loss-coeff --bf16 \

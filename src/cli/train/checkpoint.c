@@ -47,6 +47,7 @@ static const char *const free_options[] = {
     "stage-replicas",
     "slices",
     "context-parallel-size",
+    "cp",
     "ep",
     "expert-model-parallel-size",
     "stage-layers",

@@ -130,9 +130,10 @@ static const struct pen__field fields[] = {
           "replicas; 1 when not given"),
     COUNT("pipeline-model-parallel-size", pipeline_size, 1, PEN_MAX_STAGES,
           "the same as --pp"),
-    COUNT("context-parallel-size", context_size, 1, 1024,
+    COUNT("cp", context_size, 1, 1024,
           "ranks that share every sequence, each with two of its chunks, and "
           "gather keys and values; 1 when not given"),
+    COUNT("context-parallel-size", context_size, 1, 1024, "the same as --cp"),
     COUNT("ep", expert_size, 1, 1024,
           "replicas that the experts of a model are dealt out over; tokens "
           "travel to their experts and back; results do not change; 1 when not "

@@ -30,6 +30,7 @@ bool pen__recall_is_layout(const char *name)
                                          "vpp",
                                          "tensor-model-parallel-size",
                                          "context-parallel-size",
+                                         "cp",
                                          "ep",
                                          "expert-model-parallel-size",
                                          "tp",
