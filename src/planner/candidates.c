@@ -386,8 +386,6 @@ static bool choose_experts(struct space *space, struct choice *choice)
     struct pen__values sizes = {.count = 0};
     uint32_t *degrees = choice->candidate.degrees;
     uint32_t wanted = space->filter->degrees[PEN_DEGREE_EP];
-    if (wanted == 0 && space->setting->target == PEN_TARGET_PENSTOCK)
-        wanted = 1; /* as of tensor groups, below */
     add_value(&sizes, 1);
     if (space->setting->model->num_experts > 0)
         add_divisors(&sizes, space->setting->model->num_experts,

@@ -1,6 +1,7 @@
 #include "planner/compute.h"
 
 #include "core/image_model_cost.h"
+#include "planner/expert_rank.h"
 #include "planner/partition.h"
 #include "planner/tensor_rank.h"
 
@@ -82,6 +83,19 @@ pen_status pen_compute_check(const struct pen_compute *compute,
     return PEN_INVALID;
 }
 
+/* Of rows that come from other ranks, as their modules are computed again. */
+static void count_rooms(const struct pen_compute *compute,
+                        enum pen_recompute recompute,
+                        struct pen_compute_bytes *out)
+{
+    struct pen_expert_room plain, room;
+    pen_expert_rank_room(compute, PEN_RECOMPUTE_NONE, &plain);
+    pen_expert_rank_room(compute, recompute, &room);
+    out->stash -= plain.stash - room.stash;
+    out->hold += room.hold - plain.hold;
+    out->scratch += room.hold - plain.hold + room.scratch - plain.scratch;
+}
+
 void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
                              enum pen_recompute recompute,
                              struct pen_compute_bytes *out)
@@ -108,6 +122,7 @@ void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
     out->hold += held;
     out->scratch +=
         held + pen_tensor_rank_bytes(compute, cost.again_bytes, norms);
+    count_rooms(compute, recompute, out);
 }
 
 /* The number of a block among those of a stage, the first of which is 0. */
@@ -175,31 +190,64 @@ static void add_counted(const struct pen_compute *compute, uint32_t layer,
     sum->weight_sec += cost.weight_flops / FLOPS_PER_SEC;
 }
 
-/* What a step does once for each element. */
-static double update_sec(const struct pen_compute *compute)
+/* Parameters of a stage that other ranks of an expert group step. */
+static double elsewhere(const struct pen_compute *compute,
+                        const struct pen_layer_range *range)
 {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; compute->images == NULL && i < range->count; i++)
+        sum += pen_expert_rank_elsewhere(compute, range->first + i);
+    return (double)sum;
+}
+
+/* What a step does once for each element; gradients that are dealt out are
+ * cleared by all. */
+static double update_sec(const struct pen_compute *compute,
+                         const struct pen_layer_range *range)
+{
+    double count = trained_parameters(compute, range);
+    double own = count - elsewhere(compute, range);
+    if (compute->is_sharded && compute->num_members > 1)
+        own = count / compute->num_members;
     if (compute->profile == NULL)
-        return UPDATE_SEC;
+        return UPDATE_SEC * own;
     const struct pen_measured *updates = compute->profile->updates;
-    return updates[PEN_UPDATE_CLEAR].median_sec +
-           updates[PEN_UPDATE_NORM].median_sec +
-           updates[compute->optimizer].median_sec;
+    double clear_sec = updates[PEN_UPDATE_CLEAR].median_sec;
+    double cleared = compute->is_sharded ? own : count;
+    return cleared * clear_sec + own * (updates[PEN_UPDATE_NORM].median_sec +
+                                        updates[compute->optimizer].median_sec);
 }
 
 /*
  * Each member sums an equal share, which it gets from all others; then the sum
  * goes to them or, where each steps its share, the new values do.
  */
-static double reduction_sec(const struct pen_compute *compute, double count)
+static double sum_sec(const struct pen_profile *profile, double count,
+                      uint32_t num_members)
 {
     enum { WAYS = 2 };
+    double others = count * (num_members - 1) / num_members;
+    return others * (WAYS * sizeof(float) / profile->link.bytes_per_sec +
+                     profile->updates[PEN_UPDATE_ADD].median_sec);
+}
+
+/* Experts are summed over sources here and then over groups. */
+static double reduction_sec(const struct pen_compute *compute,
+                            const struct pen_layer_range *range)
+{
     const struct pen_profile *profile = compute->profile;
     uint32_t num_members = compute->num_members;
     if (num_members <= 1 || profile == NULL || !profile->link.is_there)
         return 0;
-    double others = count * (num_members - 1) / num_members;
-    return others * (WAYS * sizeof(float) / profile->link.bytes_per_sec +
-                     profile->updates[PEN_UPDATE_ADD].median_sec);
+    double count = trained_parameters(compute, range);
+    double away = elsewhere(compute, range);
+    if (away == 0)
+        return sum_sec(profile, count, num_members);
+    uint32_t sources = compute->expert_ranks;
+    double here = away / (sources - 1);
+    return sum_sec(profile, count - away - here, num_members) +
+           away * profile->updates[PEN_UPDATE_ADD].median_sec +
+           sum_sec(profile, here, num_members / sources);
 }
 
 static double message_sec(const struct pen_compute *compute,
@@ -208,9 +256,11 @@ static double message_sec(const struct pen_compute *compute,
 {
     if (compute->sends_messages)
         return 0;
+    enum pen_recompute mode = mode_of(compute, stage, layer);
     return pen_tensor_rank_sec(compute,
                                pen_model_layer_kind(compute->model, layer),
-                               mode_of(compute, stage, layer), pass);
+                               mode, pass) +
+           pen_expert_rank_sec(compute, layer, mode, pass);
 }
 
 double pen_compute_tensor_sec(const struct pen_compute *compute,
@@ -218,6 +268,18 @@ double pen_compute_tensor_sec(const struct pen_compute *compute,
 {
     double sum = 0;
     if (compute->profile == NULL || compute->tensor_ranks <= 1)
+        return 0;
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
+        sum += message_sec(compute, stage, i, PEN_PASS_FORWARD) +
+               message_sec(compute, stage, i, PEN_PASS_INPUT);
+    return sum;
+}
+
+double pen_compute_expert_sec(const struct pen_compute *compute,
+                              const struct pen_layer_range *stage)
+{
+    double sum = 0;
+    if (compute->profile == NULL || compute->expert_ranks <= 1)
         return 0;
     for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
         sum += message_sec(compute, stage, i, PEN_PASS_FORWARD) +
@@ -260,11 +322,8 @@ void pen_compute_stage(const struct pen_compute *compute,
         if (is_counted(compute, stage->recompute))
             sum.input_sec += again_sec(compute, layer, mode);
     }
-    double count = trained_parameters(compute, stage);
-    sum.sync_sec = reduction_sec(compute, count);
-    sum.step_sec = update_sec(compute) * count;
-    if (compute->is_sharded && compute->num_members > 1)
-        sum.step_sec /= compute->num_members;
+    sum.sync_sec = reduction_sec(compute, stage);
+    sum.step_sec = update_sec(compute, stage);
     *out = sum;
 }
 

@@ -25,6 +25,8 @@ struct pen_compute {
     uint32_t num_members;  /* ranks with the same layers; 0 as 1: alone */
     uint32_t tensor_ranks; /* that share a layer; 0 as 1. The profile is then
                               one that pen_tensor_rank_cut() made */
+    uint32_t expert_ranks; /* that experts are dealt out over; 0 as 1. The
+                              profile is then of pen_expert_rank_cut() */
     bool is_sharded;       /* each of them steps its share */
     bool sends_messages;   /* inside layers: seconds are without them */
 };
@@ -71,6 +73,10 @@ void pen_compute_stage(const struct pen_compute *compute,
  * micro-batch; pen_compute_stage() has them in the passes.
  */
 double pen_compute_tensor_sec(const struct pen_compute *compute,
+                              const struct pen_layer_range *stage);
+
+/* Likewise those between ranks with different experts. */
+double pen_compute_expert_sec(const struct pen_compute *compute,
                               const struct pen_layer_range *stage);
 
 /* Sums of tensor-parallel ranks in one pass of a stage and micro-batch. */

@@ -1,6 +1,7 @@
 /* Seconds from a profile. The bytes are measured_memory.c. */
 #include "planner/measured.h"
 
+#include "planner/expert_rank.h"
 #include "planner/tensor_rank.h"
 #include "schedule/restrictions.h"
 
@@ -39,13 +40,6 @@ static pen_status check_profile(const struct pen_setting *setting,
                 "%s: the profile has no seconds of weights that come in layer "
                 "by layer; predict without --profile, or with zero2",
                 pen_sharding_names[plan->sharding]);
-        return PEN_INVALID;
-    }
-    if (plan->degrees[PEN_DEGREE_EP] > 1) {
-        pen_why(why,
-                "ep %u: the profile has layers with all experts only; predict "
-                "without --profile",
-                plan->degrees[PEN_DEGREE_EP]);
         return PEN_INVALID;
     }
     if (pen_plan_num_ranks(plan) > 1 && !profile->link.is_there) {
@@ -140,6 +134,7 @@ static void open_compute(const struct pen_setting *setting,
                              .optimizer = PEN_UPDATE_ADAM,
                              .num_members = plan->degrees[PEN_DEGREE_DP],
                              .tensor_ranks = plan->degrees[PEN_DEGREE_TP],
+                             .expert_ranks = plan->degrees[PEN_DEGREE_EP],
                              .is_sharded = plan->sharding != PEN_SHARDING_NONE};
 }
 
@@ -159,6 +154,7 @@ static pen_status open_measured(struct pen__measured *measured,
         return status;
     open_compute(setting, plan, &measured->profile, &measured->compute);
     pen_tensor_rank_cut(&measured->compute, &measured->profile);
+    pen_expert_rank_cut(&measured->compute, &measured->profile);
     for (uint32_t i = 0; status == PEN_OK && i < plan->num_stages; i++)
         if (i == 0 || plan->stages[i].recompute != plan->stages[0].recompute)
             status = pen_compute_check(&measured->compute,
@@ -206,11 +202,12 @@ static void time_range(const struct pen_compute *compute,
     struct pen_cost without;
     plain.recompute = PEN_RECOMPUTE_NONE;
     pen_compute_stage(compute, range, has_whole_backward, cost);
-    *time = (struct pen_layer_time){.forward_sec = cost->forward_sec,
-                                    .input_sec = cost->input_sec,
-                                    .weight_sec = cost->weight_sec,
-                                    .tensor_sec =
-                                        pen_compute_tensor_sec(compute, range)};
+    *time = (struct pen_layer_time){
+        .forward_sec = cost->forward_sec,
+        .input_sec = cost->input_sec,
+        .weight_sec = cost->weight_sec,
+        .tensor_sec = pen_compute_tensor_sec(compute, range),
+        .expert_sec = pen_compute_expert_sec(compute, range)};
     if (range->recompute == PEN_RECOMPUTE_NONE ||
         !compute->profile->layers[0].modes[PEN_RECOMPUTE_NONE].is_there)
         return;
@@ -246,6 +243,7 @@ bool pen__measured_layer(const struct pen_setting *setting,
         return false;
     open_compute(setting, plan, &profile, &compute);
     pen_tensor_rank_cut(&compute, &profile);
+    pen_expert_rank_cut(&compute, &profile);
     if (pen_compute_check(&compute, recompute, NULL) != PEN_OK)
         return false;
     const struct pen_profile_layer *it =
@@ -254,6 +252,7 @@ bool pen__measured_layer(const struct pen_setting *setting,
     pen_compute_layer_bytes(&compute, layer, recompute, &kept);
     *bytes = (struct pen_layer_bytes){
         .num_parameters = it->num_parameters,
+        .num_experts = pen_expert_rank_experts(&compute, layer),
         .stash_bytes = kept.stash,
         .output_bytes = profile.layers[PEN_LAYER_BLOCK].output_bytes,
         .working_bytes = kept.scratch + it->engine_bytes + it->passing_bytes};

@@ -6,6 +6,7 @@
  */
 #include "planner/measured.h"
 
+#include "planner/expert_rank.h"
 #include "planner/tensor_rank.h"
 #include "schedule/needs.h"
 
@@ -22,6 +23,7 @@ struct holder {
     uint32_t rank;
     uint64_t capacity; /* rows that a tied embedding gathers */
     uint64_t trained;
+    uint64_t elsewhere;     /* gradients of experts that others step */
     uint64_t tied;          /* of these, what embedding and head share */
     uint64_t turns;         /* elements of gradients that others own, at once */
     uint64_t largest_owned; /* elements that one member has to step */
@@ -131,6 +133,8 @@ static void add_parameters(struct holder *holder,
             bytes = tied_bytes(holder, range, bytes);
         holder->parameters += bytes;
         holder->trained += layer->num_parameters;
+        holder->elsewhere +=
+            pen_expert_rank_elsewhere(&holder->measured->compute, i);
         holder->engine = larger(holder->engine, layer->engine_bytes);
         holder->passing = larger(holder->passing, layer->passing_bytes);
         holder->largest_owned = larger(holder->largest_owned, layer->largest);
@@ -264,6 +268,23 @@ static void add_messages(struct holder *holder, uint32_t stage)
 
 /* ---- sums ---- */
 
+static uint64_t lane_bytes(uint32_t num_members, uint64_t largest)
+{
+    return (uint64_t)PEN_NEEDS_LANES * num_members *
+           pen_needs_piece(num_members, largest) * sizeof(float);
+}
+
+/* Over the ranks with the same experts, where there are others. */
+static bool has_expert_sums(const struct holder *holder,
+                            const struct pen_layer_range *range)
+{
+    const struct pen_compute *compute = &holder->measured->compute;
+    for (uint32_t i = range->first; i < range->first + range->count; i++)
+        if (pen_expert_rank_elsewhere(compute, i) > 0)
+            return compute->num_members > compute->expert_ranks;
+    return false;
+}
+
 static void add_sums(struct holder *holder, const struct pen_layer_range *range)
 {
     const struct pen_plan *plan = holder->plan;
@@ -272,7 +293,8 @@ static void add_sums(struct holder *holder, const struct pen_layer_range *range)
     uint32_t share = plan->logical_replicas / num_members;
     uint64_t trained = 0, largest = 0, tied = 0;
     for (uint32_t i = range->first; i < range->first + range->count; i++) {
-        trained += layer_of(holder, i)->num_parameters;
+        trained += layer_of(holder, i)->num_parameters +
+                   pen_expert_rank_elsewhere(&holder->measured->compute, i);
         largest = larger(largest, layer_of(holder, i)->largest);
     }
     bool has_end = has_head(holder, range) != has_layer(range, 0);
@@ -290,8 +312,10 @@ static void add_sums(struct holder *holder, const struct pen_layer_range *range)
             (pen_needs_levels(share) * (trained - tied) + share * tied) *
             sizeof(float);
     if (num_members > 1)
-        holder->sums += (uint64_t)PEN_NEEDS_LANES * num_members *
-                        pen_needs_piece(num_members, largest) * sizeof(float);
+        holder->sums += lane_bytes(num_members, largest);
+    if (has_expert_sums(holder, range))
+        holder->sums += lane_bytes(
+            num_members / holder->measured->compute.expert_ranks, largest);
 }
 
 /* ---- all together ---- */
@@ -302,7 +326,7 @@ static uint64_t stepped(const struct holder *holder)
     const struct pen_compute *compute = &holder->measured->compute;
     if (!compute->is_sharded || compute->num_members <= 1)
         return holder->trained;
-    return larger(holder->trained / compute->num_members,
+    return larger((holder->trained + holder->elsewhere) / compute->num_members,
                   holder->largest_owned);
 }
 
@@ -332,7 +356,7 @@ static uint64_t kept_gradients(const struct holder *holder)
     uint64_t members = holder->measured->compute.num_members;
     uint64_t own = stepped(holder), tied = holder->tied;
     if (!drops_gradients(holder))
-        return holder->trained;
+        return holder->trained + holder->elsewhere;
     if (tied == 0 || own == holder->trained / members)
         return own + tied + holder->turns;
     uint64_t other = (holder->trained - own) / (members - 1);
@@ -343,7 +367,7 @@ static uint64_t kept_gradients(const struct holder *holder)
 
 static void tell(const struct holder *holder, struct pen_plan_memory *out)
 {
-    uint64_t gradients = holder->trained * sizeof(float);
+    uint64_t gradients = (holder->trained + holder->elsewhere) * sizeof(float);
     uint64_t moments = MOMENTS * holder->trained * sizeof(float);
     out->bytes[PEN_MEMORY_WEIGHTS] = holder->parameters - gradients - moments;
     out->bytes[PEN_MEMORY_GRADIENTS] = kept_gradients(holder) * sizeof(float);

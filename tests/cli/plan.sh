@@ -260,6 +260,23 @@ run 0 plan --model preset:gpt2 --cluster "preset:xeon-amx*4" --seq-length 256 \
 same "on processors" "$(json 'd["target"], d["dtype"]')" "('penstock', 'f32')"
 
 # What cannot be planned.
+# Ranks of this program step and sum 1/ep of the experts.
+cat >"$work/mixture.json" <<'END'
+{"model_type": "mixtral", "vocab_size": 512, "max_position_embeddings": 64, "hidden_size": 256,
+ "intermediate_size": 2048, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "num_local_experts": 16, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5, "tie_word_embeddings": false}
+END
+cat >"$work/host.yaml" <<'END'
+name: host
+devices:
+  - {kind: core, count: 4, flops: {f32: 50 GFLOP/s}, memory: 800 MiB, bandwidth: 10 GB/s}
+links:
+  - {level: node, bandwidth: 10 GB/s, latency: 1 us}
+END
+run 0 plan --model "$work/mixture.json" --cluster "$work/host.yaml" --target penstock --seq-length 16 \
+    --global-batch-size 8 --top 1 --json
+same "a proposed expert group" "$(json 'd["plans"][0]["degrees"]["ep"]')" 4
+
 run 2 plan --model preset:gpt2
 err_has "--cluster is required, as in: penstock plan llama-3.1-70b 64xh100"
 run 2 plan

@@ -1,10 +1,11 @@
 /*
- * The first rank of a tensor group has the parameters and keeps the bytes that
- * the planner derives from whole layers.
+ * The first rank of a tensor group, or of an expert group, has the parameters
+ * and keeps the bytes that the planner derives from whole layers.
  */
 #include "support/engine.h"
 
 #include "network/weights.h"
+#include "planner/expert_rank.h"
 #include "planner/tensor_rank.h"
 #include "support/models.h"
 #include "support/thread_group.h"
@@ -24,6 +25,15 @@ static const char *const configs[] = {
     "\"intermediate_size\":96,\"num_hidden_layers\":2,"
     "\"num_attention_heads\":4,\"num_key_value_heads\":4,"
     "\"head_dim\":16,\"max_position_embeddings\":64}"};
+
+/* Members with fewer experts than a token chooses, and with more. */
+static const char mixture[] =
+    "{\"model_type\":\"mixtral\",\"vocab_size\":128,\"hidden_size\":64,"
+    "\"intermediate_size\":96,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+    "\"num_local_experts\":8,\"num_experts_per_tok\":3,"
+    "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,"
+    "\"tie_word_embeddings\":false}";
 
 struct layer {
     const struct pen_model *model;
@@ -45,16 +55,20 @@ static struct pen_profile_layer measure(const struct layer *layer,
     struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
     struct pen_network *network;
     struct pen_network_sizes sizes;
-    struct pen_network_options options = {
-        .engine = engine,
-        .model = layer->model,
-        .first_layer = layer_of(layer),
-        .num_layers = 1,
-        .batch = BATCH,
-        .sequence = SEQUENCE,
-        .step_rows = ROWS,
-        .recompute = layer->recompute,
-        .tensor = {.total = ranks, .count = 1, .group = group}};
+    struct pen_network_options options = {.engine = engine,
+                                          .model = layer->model,
+                                          .first_layer = layer_of(layer),
+                                          .num_layers = 1,
+                                          .batch = BATCH,
+                                          .sequence = SEQUENCE,
+                                          .step_rows = ROWS,
+                                          .recompute = layer->recompute};
+    if (layer->model->num_experts > 0)
+        options.experts =
+            (struct pen_expert_share){.total = ranks, .group = group};
+    else
+        options.tensor = (struct pen_tensor_share){
+            .total = ranks, .count = 1, .group = group};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_profile_layer made = {0};
     if (pen_network_create(&options, &network, &why) != PEN_OK)
@@ -72,6 +86,7 @@ static struct pen_profile_layer measure(const struct layer *layer,
         if (!it->is_value_only)
             made.num_parameters += it->rows * it->columns;
     }
+    made.parameter_bytes = pen_network_dealt_bytes(network);
     pen_network_free(network);
     pen_engine_free(engine);
     return made;
@@ -95,12 +110,19 @@ static void compare(const struct layer *layer, uint32_t ranks)
     struct pen_compute compute = {.model = layer->model,
                                   .profile = &profile,
                                   .micro_batch = BATCH,
-                                  .sequence = SEQUENCE,
-                                  .tensor_ranks = ranks};
+                                  .sequence = SEQUENCE};
+    bool has_experts = layer->model->num_experts > 0;
+    *(has_experts ? &compute.expert_ranks : &compute.tensor_ranks) = ranks;
     profile.layers[layer->kind] = measure(layer, 1, NULL);
     struct pen_profile_layer here =
         measure(layer, ranks, thread_world_group(world, 0));
     pen_tensor_rank_cut(&compute, &profile);
+    pen_expert_rank_cut(&compute, &profile);
+    if (has_experts && layer->kind == PEN_LAYER_BLOCK) /* from each source */
+        assert_int_equal(here.parameter_bytes,
+                         sizeof(float) *
+                             (pen_expert_rank_experts(&compute, 1) +
+                              pen_expert_rank_elsewhere(&compute, 1)));
     const struct pen_profile_layer *derived = &profile.layers[layer->kind];
     const struct pen_profile_mode *mode = &derived->modes[layer->recompute];
     const struct pen_profile_mode *taken = &here.modes[layer->recompute];
@@ -111,19 +133,93 @@ static void compare(const struct layer *layer, uint32_t ranks)
     thread_world_free(world);
 }
 
+static void compare_all(const char *config, uint32_t most_ranks)
+{
+    struct pen_model *model = parse_model(config);
+    for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
+        for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
+            for (uint32_t ranks = 2; ranks <= most_ranks; ranks *= 2)
+                compare(&(struct layer){model, (enum pen_layer_kind)kind,
+                                        (enum pen_recompute)mode},
+                        ranks);
+    pen_model_free(model);
+}
+
 static void a_rank_keeps_what_is_derived(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
-        struct pen_model *model = parse_model(configs[i]);
-        for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
-            for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
-                for (uint32_t ranks = 2; ranks <= MOST_RANKS; ranks *= 2)
-                    compare(&(struct layer){model, (enum pen_layer_kind)kind,
-                                            (enum pen_recompute)mode},
-                            ranks);
-        pen_model_free(model);
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++)
+        compare_all(configs[i], MOST_RANKS);
+}
+
+static void a_rank_with_some_experts_keeps_what_is_derived(void **state)
+{
+    (void)state;
+    compare_all(mixture, 2 * MOST_RANKS);
+}
+
+/* docs/running.md: of a block, per micro-batch of a group, where each rank
+ * chooses others' experts in equal shares. */
+static void experts_send_what_the_formula_has(void **state)
+{
+    (void)state;
+    enum { EXPERTS = 8, CHOSEN = 3, RANKS = 4 };
+    struct pen_model *model = parse_model(mixture);
+    const struct pen_compute compute = {.model = model,
+                                        .micro_batch = BATCH,
+                                        .sequence = SEQUENCE,
+                                        .expert_ranks = RANKS};
+    double choices = (double)ROWS * CHOSEN * (RANKS - 1); /* of the group */
+    double counts = 4.0 * EXPERTS * (RANKS - 1);
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++) {
+        double sum = 0;
+        for (uint32_t i = 0; i < model->num_layers; i++)
+            for (int pass = 0; pass < PEN_PASS_BACKWARD; pass++)
+                sum += RANKS * pen_expert_rank_messages(
+                                   &compute, i, (enum pen_recompute)mode,
+                                   (enum pen_layer_pass)pass)
+                                   .bytes;
+        bool is_full = mode == PEN_RECOMPUTE_FULL;
+        double again = is_full ? counts + choices * (4 * HIDDEN + 4) : 0;
+        expect_close(BLOCKS * (counts + choices * (4 * 4 * HIDDEN + 8) + again),
+                     sum, "bytes");
     }
+    pen_model_free(model);
+}
+
+/* Products of a rank stay, fewer parameters are summed and stepped. */
+static void experts_take_the_seconds_of_their_messages(void **state)
+{
+    (void)state;
+    struct pen_model *model = parse_model(mixture);
+    struct pen_profile profile = {
+        .micro_batch = BATCH, .sequence = SEQUENCE, .link = {true, 1e-3, 1e6}};
+    struct pen_compute compute = {.model = model,
+                                  .profile = &profile,
+                                  .micro_batch = BATCH,
+                                  .sequence = SEQUENCE,
+                                  .optimizer = PEN_UPDATE_ADAM,
+                                  .num_members = 4,
+                                  .expert_ranks = 4};
+    const struct pen_layer_range block = {.first = 1, .count = 1};
+    struct pen_profile_mode *mode =
+        &profile.layers[PEN_LAYER_BLOCK].modes[PEN_RECOMPUTE_NONE];
+    mode->is_there = true;
+    mode->passes[PEN_PASS_FORWARD].median_sec = 1;
+    profile.updates[PEN_UPDATE_ADAM].median_sec = 1e-6;
+    profile.updates[PEN_UPDATE_ADD].median_sec = 1e-6;
+    struct pen_cost cost;
+    pen_compute_stage(&compute, &block, true, &cost);
+    double bytes = pen_expert_rank_messages(&compute, 1, PEN_RECOMPUTE_NONE,
+                                            PEN_PASS_FORWARD)
+                       .bytes;
+    expect_close(1 + 3 * 3 * 1e-3 + bytes / 1e6, cost.forward_sec, "a forward");
+    double all = (double)pen_model_layer_parameters(model, 1);
+    double experts = (double)pen_model_expert_parameters(model, 1);
+    expect_close(1e-6 * (all - 0.75 * experts), cost.step_sec, "a step");
+    expect_close(0.75 * ((all - experts) * (1e-6 + 8 / 1e6) + experts * 1e-6),
+                 cost.sync_sec, "sums of one expert group");
+    pen_model_free(model);
 }
 
 /* Activations of a micro-batch, per docs/running.md, to each partner. */
@@ -187,7 +283,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_keeps_what_is_derived),
+        cmocka_unit_test(a_rank_with_some_experts_keeps_what_is_derived),
         cmocka_unit_test(a_rank_sends_four_sums_of_a_block),
+        cmocka_unit_test(experts_send_what_the_formula_has),
+        cmocka_unit_test(experts_take_the_seconds_of_their_messages),
         cmocka_unit_test(seconds_are_shared_and_messages_added)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

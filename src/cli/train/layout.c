@@ -4,6 +4,7 @@
 #include "cli/train/sizes.h"
 #include "cli/train/sleeping.h"
 #include "planner/compute.h"
+#include "planner/expert_rank.h"
 #include "planner/tensor_rank.h"
 #include "schedule/generators.h"
 #include "schedule/restrictions.h"
@@ -777,9 +778,12 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         .span = args->span,
         .optimizer = args->numbers.kind == PEN_STEP_RULE_SGD ? PEN_UPDATE_SGD
                                                              : PEN_UPDATE_ADAM,
-        .tensor_ranks = (uint32_t)args->tensor_size};
-    if (status == PEN_OK && profile != NULL && compute.model != NULL)
+        .tensor_ranks = (uint32_t)args->tensor_size,
+        .expert_ranks = (uint32_t)args->expert_size};
+    if (status == PEN_OK && profile != NULL && compute.model != NULL) {
         pen_tensor_rank_cut(&compute, profile);
+        pen_expert_rank_cut(&compute, profile);
+    }
     if (status == PEN_OK)
         status = make(layout, args, &compute, why);
     pen_profile_free(profile);

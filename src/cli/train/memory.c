@@ -5,6 +5,7 @@
 #include "core/image_model_cost.h"
 #include "engine/newton_schulz.h"
 #include "host/memory_limit.h"
+#include "planner/expert_rank.h"
 #include "runtime/versions.h"
 #include "schedule/needs.h"
 
@@ -232,38 +233,6 @@ activation_bytes(const struct pen__train_memory_question *question,
            hold + 2 * output + again + copies;
 }
 
-/* Bytes of one layer whose experts are dealt out, less those where they are
- * not.
- */
-struct dealt {
-    double stash;
-    double hold;
-    double scratch;
-};
-
-/* Every source has room for the most rows that it may send (experts.h). */
-static struct dealt dealt_layer(const struct pen__train_args *args,
-                                const struct pen_model *model, uint32_t tokens,
-                                enum pen_recompute recompute)
-{
-    const struct pen_recomputed again =
-        pen_recomputed_of(recompute, args->modules);
-    uint32_t sources = (uint32_t)args->expert_size;
-    uint32_t owned = model->num_experts / sources;
-    uint32_t chosen = model->experts_per_token;
-    double element = args->is_bf16 ? 2 : 4;
-    double slots = (double)args->micro_batch_size * tokens * chosen;
-    double rows = slots / chosen * sources * (owned < chosen ? owned : chosen);
-    double inner = (rows - slots) * model->expert_intermediate * element;
-    double come = rows * model->hidden * element;
-    double wide = again.wide ? 0 : 2 * inner;
-    return (struct dealt){
-        .stash = come + 4 * rows + wide + (again.inner ? 0 : inner),
-        .hold = come + 2 * inner + (again.wide ? 2 * inner : 0),
-        .scratch =
-            come + 4 * (rows + slots) + 2 * inner + (again.inner ? inner : 0)};
-}
-
 /*
  * Experts that are dealt out: fewer values and moments, as many gradients, and
  * more room for tokens.
@@ -279,22 +248,30 @@ static double dealt_bytes(const struct pen__train_memory_question *question,
     if (args->expert_size <= 1)
         return 0;
     double moments = 4.0 * pen_optimizer_moments(&args->numbers);
-    double elsewhere = 1 - 1 / (double)args->expert_size;
     double per_parameter =
         4.0 + (args->is_bf16 ? 2 : 0) + (is_sharded ? 0 : moments);
-    double expert = 3.0 * model->hidden * model->expert_intermediate;
+    const struct pen_compute compute = {
+        .model = model,
+        .micro_batch = (uint32_t)args->micro_batch_size,
+        .sequence = question->sample.num_ids,
+        .is_bf16 = args->is_bf16,
+        .modules = args->modules,
+        .expert_ranks = (uint32_t)args->expert_size};
+    struct pen_expert_room room;
     double bytes = 0, once = 0;
     for (uint32_t i = 0; i < layers->count; i++) {
         uint32_t layer = layers->first + i;
         if (is_end_of(question, layer) ||
             !pen_model_block_is_sparse(model, layer - 1))
             continue;
-        struct dealt it = dealt_layer(args, model, question->sample.num_ids,
-                                      layers->recompute);
-        bytes += (is_full ? 0 : it.stash * needs->stashes) +
-                 it.hold * needs->holds -
-                 elsewhere * per_parameter * expert * model->num_experts;
-        once = larger(once, it.hold + it.scratch + (is_full ? it.stash : 0));
+        pen_expert_rank_room(&compute, layers->recompute, &room);
+        double stash = (double)room.stash, hold = (double)room.hold;
+        bytes +=
+            (is_full ? 0 : stash * needs->stashes) +
+            (hold + (is_full ? stash : 0)) * needs->holds -
+            per_parameter * (double)pen_expert_rank_elsewhere(&compute, layer);
+        once =
+            larger(once, hold + (double)room.scratch + (is_full ? stash : 0));
     }
     return bytes + once;
 }
