@@ -27,6 +27,7 @@
 #include "network/experts.h"
 #include "network/projection.h"
 #include "network/stream.h"
+#include "network/subspace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -635,6 +636,7 @@ static void backward_input(struct pen__layer *layer,
     struct block *block = block_of(layer);
     void *da = pen__at(pass->hold, block->a_gradient);
     backward_mlp(block, pass, dy);
+    pen__subspace_clear(pass, pen__at(pass->hold, block->middle_gradient));
     const void *dmiddle =
         all_rows(block, pass, pen__at(pass->hold, block->middle_gradient),
                  pen__at(pass->hold, block->all_of_middle));

@@ -14,7 +14,7 @@
  * split backward has one for each in the hold. A first forward passes through
  * the shared one and leaves nothing there that is read later.
  */
-#include "network/chain.h"
+#include "network/subspace.h"
 
 #include "base/bug.h"
 #include "core/dtype.h"
@@ -148,8 +148,10 @@ static void lay_out(struct pen_network *network)
         if (!places->is_recomputed)
             places->stash = pen__take(&sizes->stash, layer->stash_bytes);
     }
-    sizes->input = network->layers[0]->input_bytes;
-    sizes->output = network->layers[count - 1]->output_bytes;
+    sizes->input =
+        pen__subspace_bytes(network->subspace, network->layers[0]->input_bytes);
+    sizes->output = pen__subspace_bytes(
+        network->subspace, network->layers[count - 1]->output_bytes);
 }
 
 pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
@@ -160,16 +162,20 @@ pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
         return PEN_NOMEM;
     lay_out(network);
     size_t region = lay_out_regions(network);
-    size_t scratch = 0, hold = 0, gradient = 0;
+    size_t scratch = pen__subspace_scratch(network->subspace);
+    size_t hold = 0, gradient = 0;
     for (uint32_t k = 0; k < count; k++) {
         const struct pen__layer *layer = network->layers[k];
         scratch = larger(scratch, layer->scratch_bytes);
         hold = larger(hold, layer->hold_bytes);
         gradient = larger(gradient, layer->input_bytes);
+        if (network->subspace != NULL)
+            gradient = larger(gradient, layer->output_bytes);
     }
     if (network->options.is_forward_only) {
         network->sizes.hold = network->sizes.slopes = 0;
-        hold = gradient = 0;
+        hold = 0;
+        gradient = network->subspace == NULL ? 0 : gradient;
     }
     size_t end = 0;
     size_t scratch_at = pen__take(&end, scratch);
@@ -209,6 +215,7 @@ void pen_network_free(struct pen_network *network)
     for (size_t i = 0; i < network->num_parameters; i++)
         engine->ops->parameter_free(engine, network->parameters[i].parameter);
     pen__copies_free(network->copies);
+    pen__subspace_free(network);
     free(network->requests);
     free(network->layers);
     free(network->parameters);
@@ -382,6 +389,7 @@ static struct pen__pass pass_of(const struct pen_network *network,
                               .tensor = &network->options.tensor,
                               .sequence = &network->options.context,
                               .requests = network->requests,
+                              .subspace = network->subspace,
                               .is_forward_only =
                                   network->options.is_forward_only ||
                                   microbatch->is_evaluation,
@@ -425,27 +433,55 @@ static void *stash_of(const struct pen_network *network, uint32_t k,
                                  : pen__at(stash, places->stash);
 }
 
+static void enter(const struct pen_network *network,
+                  const struct pen__pass *pass, const void *x, void *first)
+{
+    if (x == NULL || x == first || network->sizes.input == 0)
+        return;
+    if (network->subspace != NULL)
+        pen__subspace_enter(pass, x, first);
+    else
+        pass->engine->ops->copy(pass->engine, x, first, network->sizes.input);
+}
+
+/* Where the ends of a stage put what is sent: messages may be narrower. */
+static void *room_of_message(const struct pen_network *network, void *message)
+{
+    return network->subspace == NULL || message == NULL
+               ? message
+               : network->shared_gradients[0];
+}
+
+/* From that room to the message. */
+static void send(const struct pen_network *network,
+                 const struct pen__pass *pass, void *message)
+{
+    if (network->subspace != NULL && message != NULL)
+        pen__subspace_leave(pass, network->shared_gradients[0], message);
+}
+
 void pen_network_forward(struct pen_network *network,
                          struct pen_microbatch *microbatch, void *stash,
                          const void *x, void *y)
 {
     struct pen__pass pass = pass_of(network, microbatch);
     uint32_t count = network->options.num_layers;
-    void *first = pen_network_input(network, stash);
-    if (x != NULL && x != first && network->sizes.input > 0)
-        pass.engine->ops->copy(pass.engine, x, first, network->sizes.input);
+    void *last = room_of_message(network, y);
+    enter(network, &pass, x, pen_network_input(network, stash));
     void *region = network->shared_region;
     for (uint32_t k = 0; k < count; k++) {
         visit(network, k, k + 1 < count ? k + 1 : PEN_NO_LAYER);
         open_layer(network, k, &pass);
         pass.stash = stash_of(network, k, stash, region);
-        void *out = k + 1 < count ? input_at(network, k + 1, stash, region) : y;
+        void *out =
+            k + 1 < count ? input_at(network, k + 1, stash, region) : last;
         network->layers[k]->ops->forward(network->layers[k], &pass,
                                          input_of(network, k, stash, region),
                                          out);
         show_output(network, k, out);
         report_progress(network, k);
     }
+    send(network, &pass, y);
 }
 
 double pen_network_loss(const struct pen_network *network)
@@ -522,16 +558,24 @@ static void compute_again(struct pen_network *network, uint32_t k,
     }
 }
 
+/* No weight reads the part of it that is outside of a subspace. */
+static void finish_gradient(const struct pen__pass *pass, void *in)
+{
+    if (in != NULL)
+        pen__subspace_clear(pass, in);
+}
+
 void pen_network_backward_input(struct pen_network *network,
                                 struct pen_microbatch *microbatch, void *stash,
                                 void *hold, const void *dy, void *dx)
 {
     struct pen__pass pass = pass_of(network, microbatch);
     uint32_t count = network->options.num_layers;
-    if (dy != NULL && network->sizes.output > 0)
-        pass.engine->ops->copy(pass.engine, dy,
-                               pen__at(hold, network->places[count - 1].dy),
-                               network->sizes.output);
+    void *last = pen__at(hold, network->places[count - 1].dy);
+    if (dy != NULL && network->subspace != NULL)
+        pen__subspace_widen(&pass, dy, last);
+    else if (dy != NULL && network->sizes.output > 0)
+        pass.engine->ops->copy(pass.engine, dy, last, network->sizes.output);
     for (uint32_t k = count; k-- > 0;) {
         const struct pen__places *places = &network->places[k];
         open_layer(network, k, &pass);
@@ -541,12 +585,15 @@ void pen_network_backward_input(struct pen_network *network,
         visit_back(network, k);
         pass.stash = stash_of(network, k, stash, region);
         const void *x = input_of(network, k, stash, region);
-        void *in = k > 0 ? pen__at(hold, network->places[k - 1].dy) : dx;
+        void *in = k > 0 ? pen__at(hold, network->places[k - 1].dy)
+                         : room_of_message(network, dx);
         network->layers[k]->ops->backward_input(network->layers[k], &pass, x,
                                                 pen__at(hold, places->dy), in);
+        finish_gradient(&pass, in);
         show_gradient(network, k, in);
         report_progress(network, k);
     }
+    send(network, &pass, dx);
 }
 
 void pen_network_backward_weight(struct pen_network *network,
@@ -575,23 +622,31 @@ void pen_network_backward(struct pen_network *network,
                           const void *dy, void *dx)
 {
     struct pen__pass pass = pass_of(network, microbatch);
+    uint32_t count = network->options.num_layers;
     pass.hold = network->shared_hold;
-    for (uint32_t k = network->options.num_layers; k-- > 0;) {
+    if (dy != NULL && network->subspace != NULL) {
+        pen__subspace_widen(&pass, dy, network->shared_gradients[count % 2]);
+        dy = network->shared_gradients[count % 2];
+    }
+    for (uint32_t k = count; k-- > 0;) {
         open_layer(network, k, &pass);
         void *region = network->shared_region;
         compute_again(network, k, &pass, stash, region);
         visit_back(network, k);
         pass.stash = stash_of(network, k, stash, region);
         const void *x = input_of(network, k, stash, region);
-        void *in = k > 0 ? network->shared_gradients[k % 2] : dx;
+        void *in = k > 0 ? network->shared_gradients[k % 2]
+                         : room_of_message(network, dx);
         struct pen__layer *layer = network->layers[k];
         layer->ops->backward_input(layer, &pass, x, dy, in);
+        finish_gradient(&pass, in);
         show_gradient(network, k, in);
         announce(network, k);
         layer->ops->backward_weight(layer, &pass, x, dy);
         dy = in;
         report_progress(network, k);
     }
+    send(network, &pass, dx);
 }
 
 void pen_network_finish_gradients(struct pen_network *network)

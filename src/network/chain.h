@@ -28,6 +28,7 @@ struct pen_network {
     size_t dealt_bytes;         /* of gradients of experts, by source */
     uint32_t adding_kind;       /* of those that one piece has of a tensor */
     struct pen__copies *copies; /* of parameters; NULL: none */
+    struct pen__subspace *subspace;     /* that blocks write to; NULL: none */
     struct pen_group_request *requests; /* of parts of rows; NULL: none */
     struct pen__layer *gathering;       /* embedding tied to a head elsewhere */
     struct pen_parameter *tied_end;     /* first of either side; NULL: none

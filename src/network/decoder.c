@@ -1,5 +1,6 @@
 /* Makes the network of a decoder-only model, or a range of its layers. */
 #include "network/stream.h"
+#include "network/subspace.h"
 
 #include "base/bug.h"
 
@@ -368,6 +369,8 @@ static pen_status build(struct pen_network *network, struct pen_text *why)
     }
     network->adding_piece = 0;
     pen_status status = pen__copies_create(network);
+    if (status == PEN_OK)
+        status = pen__subspace_create(network, why);
     return status == PEN_OK ? pen__network_seal(network, why) : status;
 }
 

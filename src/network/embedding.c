@@ -350,6 +350,7 @@ static pen_status add_words(struct embedding *embedding,
             &network->parameters[network->num_parameters - 1];
         added->has_sparse_gradient = !is_tied;
         added->is_of_both_ends = is_tied && has_head(options);
+        added->has_anchor = options->subspace > 0;
     }
     return status;
 }
@@ -370,6 +371,9 @@ static pen_status add_tables(struct embedding *embedding,
         status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
                                PEN_PART_POSITION_EMBEDDING,
                                &embedding->tables[0].positions, why);
+    if (status == PEN_OK && embedding->tables[0].positions != NULL)
+        network->parameters[network->num_parameters - 1].has_anchor =
+            options->subspace > 0;
     if (status == PEN_OK && options->model->has_tied_embeddings &&
         !options->is_forward_only)
         status = create_gathered(embedding, options,

@@ -9,6 +9,7 @@
  * Ranks that have parts of the rows gather them behind the norm.
  */
 #include "network/stream.h"
+#include "network/subspace.h"
 
 #include "group/tree.h"
 
@@ -24,6 +25,7 @@ struct head {
     struct pen__layer base;
     struct pen__shape shape;
     struct pen__norm norm;
+    bool is_tied;
 
     /* In the stash. */
     size_t normed;
@@ -34,6 +36,7 @@ struct head {
     /* In the scratch, of a vocabulary that is cut. */
     size_t stats;  /* of each piece */
     size_t others; /* gradients of pieces; or rows of all members */
+    size_t inside; /* of the subspace that a tied matrix is trained in */
 
     uint32_t num_pieces;
     struct piece pieces[];
@@ -149,13 +152,24 @@ static void backward_input(struct pen__layer *layer,
             pen__at(pass->stash, head->rstd), gradient, NULL, dx);
 }
 
+/* The columns of a tied matrix outside of a subspace do not change. */
+static const void *inside_of(const struct head *head,
+                             const struct pen__pass *pass, const void *normed)
+{
+    void *inside = pen__at(pass->scratch, head->inside);
+    if (pass->subspace == NULL || !head->is_tied)
+        return normed;
+    pen__subspace_project(pass, normed, inside);
+    return inside;
+}
+
 static void backward_weight(struct pen__layer *layer,
                             const struct pen__pass *pass, const void *x,
                             const void *dy)
 {
     struct head *head = head_of(layer);
     struct pen_engine *engine = pass->engine;
-    const void *normed = normed_of(head, pass);
+    const void *normed = inside_of(head, pass, normed_of(head, pass));
     (void)dy;
     for (uint32_t i = 0; i < head->num_pieces; i++)
         engine->ops->linear_backward_weight(
@@ -174,8 +188,10 @@ static const struct pen__layer_ops head_ops = {
     .backward_weight = backward_weight,
 };
 
-static void lay_out(struct head *head, const struct pen_tensor_share *tensor)
+static void lay_out(struct head *head,
+                    const struct pen_network_options *options)
 {
+    const struct pen_tensor_share *tensor = &options->tensor;
     struct pen__layer *base = &head->base;
     const struct pen__shape *shape = &head->shape;
     size_t width = shape->rows * shape->hidden * shape->element;
@@ -191,6 +207,8 @@ static void lay_out(struct head *head, const struct pen_tensor_share *tensor)
             &base->stash_bytes,
             shape->rows * head->pieces[i].entropy.classes * shape->element);
     head->normed_gradient = pen__take(&base->hold_bytes, own);
+    if (options->subspace > 0 && head->is_tied)
+        head->inside = pen__take(&base->scratch_bytes, own);
     if (tensor->total == 1)
         return;
     head->stats = pen__take(&base->scratch_bytes,
@@ -218,7 +236,11 @@ static pen_status find_matrix(struct pen_network *network, uint32_t layer,
     pen_status status = pen__add_parameter(
         network, is_tied ? 0 : layer, PEN_PARAMETER_DENSE, &part, 1, out, why);
     network->adding_piece = 0;
-    if (is_tied && network->tied_end == NULL)
+    if (status != PEN_OK || !is_tied)
+        return status;
+    network->parameters[network->num_parameters - 1].has_anchor =
+        options->subspace > 0;
+    if (network->tied_end == NULL)
         network->tied_end = *out;
     return status;
 }
@@ -255,6 +277,7 @@ pen_status pen__head_create(struct pen_network *network, uint32_t layer,
         return PEN_NOMEM;
     head->base.ops = &head_ops;
     head->shape = pen__shape_of(&network->options);
+    head->is_tied = network->options.model->has_tied_embeddings;
     head->num_pieces = count;
     pen_status status =
         pen__norm_init(&head->norm, network, layer, PEN_PART_FINAL_NORM,
@@ -265,7 +288,7 @@ pen_status pen__head_create(struct pen_network *network, uint32_t layer,
         free_head(&head->base);
         return status;
     }
-    lay_out(head, &network->options.tensor);
+    lay_out(head, &network->options);
     network->logits_at = head->pieces[0].logits;
     *out = &head->base;
     return PEN_OK;

@@ -2,6 +2,7 @@
 #include "network/chain.h"
 #include "network/fill.h"
 #include "network/image_tensors.h"
+#include "network/subspace.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -48,29 +49,40 @@ static struct pen_tensor_piece whole_of(const struct pen_network *network,
     return pen_tensor_piece_whole(info.form->num_dims, info.form->shape);
 }
 
-pen_status pen_network_initialize(struct pen_network *network, uint64_t seed)
+static pen_status initialize(struct pen_network *network,
+                             const struct pen_network_parameter *it,
+                             uint64_t seed)
 {
     struct pen_engine *engine = network->options.engine;
     enum pen_precision stat = pen_precision_master(engine->dtype);
-    for (size_t i = 0; i < network->num_parameters; i++) {
-        const struct pen_network_parameter *it = &network->parameters[i];
-        void *plain = calloc(pen_network_count(it), pen_precision_bytes(stat));
-        if (plain == NULL)
-            return PEN_NOMEM;
-        for (size_t k = 0; k < it->num_slices; k++) {
-            const struct pen__fill fill = {
-                &it->slices[k], whole_of(network, it->slices[k].tensor),
-                stat == PEN_PRECISION_F64, plain};
-            if (network->image_model != NULL)
-                pen__image_fill(network->image_model, seed, &fill);
-            else
-                fill_tensor(network->options.model, seed, &fill);
-        }
-        engine->ops->parameter_import(engine, it->parameter, PEN_PART_VALUE,
-                                      it->order, plain);
-        free(plain);
+    void *plain = calloc(pen_network_count(it), pen_precision_bytes(stat));
+    if (plain == NULL)
+        return PEN_NOMEM;
+    for (size_t k = 0; k < it->num_slices; k++) {
+        const struct pen__fill fill = {&it->slices[k],
+                                       whole_of(network, it->slices[k].tensor),
+                                       stat == PEN_PRECISION_F64, plain};
+        if (network->image_model != NULL)
+            pen__image_fill(network->image_model, seed, &fill);
+        else
+            fill_tensor(network->options.model, seed, &fill);
+        pen__subspace_clear_slice(network, fill.slice, fill.is_double, plain);
     }
-    if (network->image_model != NULL)
-        pen__image_statistics_reset(network);
+    engine->ops->parameter_import(engine, it->parameter, PEN_PART_VALUE,
+                                  it->order, plain);
+    free(plain);
     return PEN_OK;
+}
+
+pen_status pen_network_initialize(struct pen_network *network, uint64_t seed)
+{
+    pen_status status = PEN_OK;
+    for (size_t i = 0; i < network->num_parameters && status == PEN_OK; i++)
+        status = initialize(network, &network->parameters[i], seed);
+    for (size_t i = 0; i < pen_network_num_anchors(network) && status == PEN_OK;
+         i++)
+        status = initialize(network, pen_network_anchor(network, i), seed);
+    if (network->image_model != NULL && status == PEN_OK)
+        pen__image_statistics_reset(network);
+    return status;
 }

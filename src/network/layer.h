@@ -9,6 +9,8 @@
  * hold, and hands both in; a layer lays out only what is between.
  */
 
+struct pen__subspace;
+
 /* One pass of one layer over one micro-batch. */
 struct pen__pass {
     struct pen_engine *engine;
@@ -22,6 +24,7 @@ struct pen__pass {
     const struct pen_tensor_share *tensor;    /* of a decoder */
     const struct pen_context_share *sequence; /* likewise */
     struct pen_group_request *requests;       /* of the network: see stream.h */
+    const struct pen__subspace *subspace; /* of the stream; NULL: all of it */
     bool is_forward_only;
     bool measures; /* forward only, and running statistics change */
 };

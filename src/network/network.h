@@ -120,6 +120,8 @@ struct pen_network_options {
     struct pen_context_share context;
     struct pen_router_losses router; /* of blocks with experts */
     struct pen_expert_share experts;
+    size_t subspace;      /* columns of the stream that blocks write to
+                             (subspace.c), fewer than it has; 0: all */
     bool is_forward_only; /* no gradients: evaluation, generation */
 };
 
@@ -394,6 +396,7 @@ struct pen_network_parameter {
     void *gradients;
     bool is_of_both_ends;     /* of this network: the head's first, tied */
     bool has_sparse_gradient; /* zero but for rows of a step's tokens */
+    bool has_anchor;          /* some of its columns never change: no decay */
     enum pen_role role;
     enum pen_parameter_order order;
     size_t rows;
@@ -423,6 +426,15 @@ size_t pen_network_largest(const struct pen_network *network);
 /* Borrowed until the network is freed. */
 const struct pen_network_parameter *
 pen_network_parameter(const struct pen_network *network, size_t index);
+
+/*
+ * Columns of the tables that a network without the embedding has beside its
+ * parameters, where blocks write to a subspace of the stream. They are filled
+ * as parameters are, and never change.
+ */
+size_t pen_network_num_anchors(const struct pen_network *network);
+const struct pen_network_parameter *
+pen_network_anchor(const struct pen_network *network, size_t index);
 
 struct pen_engine *pen_network_engine(const struct pen_network *network);
 const struct pen_model *pen_network_model(const struct pen_network *network);

@@ -50,8 +50,10 @@ static pen_status load_parameter(struct pen_network *network,
                                           slice->tensor, &tensor, why);
         if (status != PEN_OK)
             return status;
-        status = pen_network_read_slice(slice, tensor,
-                                        (float *)plain + slice->first, why);
+        float *values = (float *)plain + slice->first;
+        status = pen_network_read_slice(slice, tensor, values, why);
+        if (status == PEN_OK)
+            status = pen_network_check_slice(network, slice, values, why);
         if (status != PEN_OK)
             return status;
     }
@@ -62,22 +64,31 @@ static pen_status load_parameter(struct pen_network *network,
     return PEN_OK;
 }
 
+static pen_status load(struct pen_network *network,
+                       const struct pen_network_parameter *it,
+                       const struct pen_weights *weights, struct pen_text *why)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    size_t bytes = pen_precision_bytes(pen_precision_master(engine->dtype));
+    void *plain = malloc(pen_network_count(it) * bytes);
+    if (plain == NULL)
+        return PEN_NOMEM;
+    pen_status status = load_parameter(network, it, weights, plain, why);
+    free(plain);
+    return status;
+}
+
 pen_status pen_network_load(struct pen_network *network,
                             const struct pen_weights *weights,
                             struct pen_text *why)
 {
-    struct pen_engine *engine = pen_network_engine(network);
-    size_t bytes = pen_precision_bytes(pen_precision_master(engine->dtype));
-    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
-        const struct pen_network_parameter *it =
-            pen_network_parameter(network, i);
-        void *plain = malloc(pen_network_count(it) * bytes);
-        if (plain == NULL)
-            return PEN_NOMEM;
-        pen_status status = load_parameter(network, it, weights, plain, why);
-        free(plain);
-        if (status != PEN_OK)
-            return status;
-    }
-    return pen_network_load_statistics(network, weights, why);
+    pen_status status = PEN_OK;
+    for (size_t i = 0;
+         i < pen_network_num_parameters(network) && status == PEN_OK; i++)
+        status = load(network, pen_network_parameter(network, i), weights, why);
+    for (size_t i = 0; i < pen_network_num_anchors(network) && status == PEN_OK;
+         i++)
+        status = load(network, pen_network_anchor(network, i), weights, why);
+    return status == PEN_OK ? pen_network_load_statistics(network, weights, why)
+                            : status;
 }

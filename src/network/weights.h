@@ -20,6 +20,14 @@ pen_status pen_network_read_slice(const struct pen_tensor_slice *slice,
                                   const struct pen_safetensor *tensor,
                                   float *values, struct pen_text *why);
 
+/*
+ * Whether the values of a slice stay in the subspace that the network's blocks
+ * write to; INVALID where they do not.
+ */
+pen_status pen_network_check_slice(const struct pen_network *network,
+                                   const struct pen_tensor_slice *slice,
+                                   const float *values, struct pen_text *why);
+
 /* The running statistics alone; nothing where the network has none. */
 pen_status pen_network_load_statistics(struct pen_network *network,
                                        const struct pen_weights *weights,

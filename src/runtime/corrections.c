@@ -142,7 +142,7 @@ static void spike_step(const struct pen_correction_setup *setup,
     float direct = (float)((1 - left) / (1 - optimizer->momentum));
     float rate = (float)learning_rate;
     float decay = (float)pen_optimizer_decay(
-        optimizer, pen_network_parameter(network, parameter)->role);
+        optimizer, pen_network_parameter(network, parameter));
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
         float slope = gradient[i] + decay * value[i];

@@ -83,7 +83,7 @@ static void step_muon(const struct pen_optimizer *optimizer,
         muon.adjusted_rate = adjusted(optimizer, rate, &tensor);
         muon.momentum = optimizer->muon_momentum;
         muon.is_nesterov = !optimizer->is_muon_plain;
-        muon.weight_decay = pen_optimizer_decay(optimizer, it->role);
+        muon.weight_decay = pen_optimizer_decay(optimizer, it);
         muon.gradient_scale = pen_optimizer_clip(optimizer, update->norm);
         engine->ops->muon_step(engine, it->parameter, &muon);
     }
@@ -132,11 +132,11 @@ double pen_optimizer_clip(const struct pen_optimizer *optimizer, double norm)
 }
 
 double pen_optimizer_decay(const struct pen_optimizer *optimizer,
-                           enum pen_role role)
+                           const struct pen_network_parameter *parameter)
 {
-    bool decays =
-        optimizer->decay_group == PEN_DECAY_ALL || role == PEN_ROLE_MATRIX;
-    return decays ? optimizer->weight_decay : 0;
+    bool decays = optimizer->decay_group == PEN_DECAY_ALL ||
+                  parameter->role == PEN_ROLE_MATRIX;
+    return decays && !parameter->has_anchor ? optimizer->weight_decay : 0;
 }
 
 void pen_optimizer_step(const struct pen_optimizer *optimizer,
@@ -147,7 +147,7 @@ void pen_optimizer_step(const struct pen_optimizer *optimizer,
     const struct pen_network_parameter *it =
         pen_network_parameter(network, parameter);
     double scale = pen_optimizer_clip(optimizer, update->norm);
-    double decay = pen_optimizer_decay(optimizer, it->role);
+    double decay = pen_optimizer_decay(optimizer, it);
     if (it->role == PEN_ROLE_FIXED)
         return;
     if (is_muon(optimizer, network, parameter)) {

@@ -58,7 +58,7 @@ pen_status pen_optimizer_prepare(const struct pen_optimizer *optimizer,
 
 /* The weight decay of a parameter. */
 double pen_optimizer_decay(const struct pen_optimizer *optimizer,
-                           enum pen_role role);
+                           const struct pen_network_parameter *parameter);
 
 /* By what gradients of this norm are multiplied: 1, or less to clip them. */
 double pen_optimizer_clip(const struct pen_optimizer *optimizer, double norm);

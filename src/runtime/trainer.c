@@ -128,7 +128,8 @@ static pen_status make_stage(struct pen_trainer *trainer, uint32_t number,
     bool is_last = part + 1 == pen_shape_parts(shape);
     *stage = (struct pen_stage){.stage = number,
                                 .part = part,
-                                .reads_data = part == 0 || is_last,
+                                .reads_data = part == 0 || is_last ||
+                                              trainer->options.subspace > 0,
                                 .has_head = is_last,
                                 .sample = options->sample,
                                 .num_slices = shape->num_slices,

@@ -103,7 +103,9 @@ struct pen_trainer_options {
     bool has_fast_sums;   /* over members, in an order that is not promised */
     bool has_sparse_sums; /* of token tables: only rows that are not zero */
     struct pen_block_code stage_code; /* between stages; 0 bits: none */
-    const struct pen_cost *sleeps;    /* by part: they only wait; borrowed */
+    uint32_t subspace; /* columns of the stream that blocks of a decoder write
+                          to and stages send; 0: all */
+    const struct pen_cost *sleeps; /* by part: they only wait; borrowed */
     const struct pen_inner_messages *inner; /* by part: what tensor-parallel
                                                ranks that wait send; borrowed */
     const struct pen_network_maker *maker;  /* NULL: by the engine; borrowed */

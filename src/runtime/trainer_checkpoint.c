@@ -51,23 +51,29 @@ static size_t tensor_bytes(const struct pen_trainer *trainer)
             size_t count = pen_network_count(it);
             most = count > most ? count : most;
         }
+        for (size_t i = 0; i < pen_network_num_anchors(network); i++) {
+            size_t count = pen_network_count(pen_network_anchor(network, i));
+            most = count > most ? count : most;
+        }
     }
     return most * sizeof(float);
 }
 
-static pen_status fill_parameter(struct pen_trainer *trainer,
+static pen_status fill_parameter(struct pen_network *network,
                                  const struct pen_network_parameter *it,
                                  int count,
                                  const struct pen__trainer_source *source,
                                  float *plain, struct pen_text *why)
 {
-    struct pen_engine *engine = trainer->engine;
+    struct pen_engine *engine = pen_network_engine(network);
     for (int p = 0; p < count; p++) {
         for (size_t k = 0; k < it->num_slices; k++) {
             const struct pen_tensor_slice *slice = &it->slices[k];
-            pen_status status =
-                source->read(source->context, slice, parts[p].in_file,
-                             plain + slice->first, why);
+            float *values = plain + slice->first;
+            pen_status status = source->read(source->context, slice,
+                                             parts[p].in_file, values, why);
+            if (status == PEN_OK)
+                status = pen_network_check_slice(network, slice, values, why);
             if (status != PEN_OK)
                 return status;
         }
@@ -88,8 +94,12 @@ pen_status pen__trainer_fill(struct pen_trainer *trainer,
         struct pen_network *network = pen_trainer_network(trainer, s);
         for (size_t i = 0;
              i < pen_network_num_parameters(network) && status == PEN_OK; i++)
-            status = fill_parameter(trainer, pen_network_parameter(network, i),
+            status = fill_parameter(network, pen_network_parameter(network, i),
                                     pen__trainer_num_kept(trainer, s, i),
+                                    source, plain, why);
+        for (size_t i = 0;
+             i < pen_network_num_anchors(network) && status == PEN_OK; i++)
+            status = fill_parameter(network, pen_network_anchor(network, i), 1,
                                     source, plain, why);
     }
     free(plain);

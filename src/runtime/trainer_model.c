@@ -10,6 +10,15 @@
 
 /* ---- decoders ---- */
 
+/* As wide as the stream it changes nothing. */
+static uint32_t subspace_of(const struct pen_trainer_options *options)
+{
+    return options->model->decoder != NULL &&
+                   options->subspace < options->model->decoder->hidden
+               ? options->subspace
+               : 0;
+}
+
 /* The pieces of every layer that are here. */
 static struct pen_tensor_share share_of(const struct pen_trainer *trainer)
 {
@@ -21,6 +30,42 @@ static struct pen_tensor_share share_of(const struct pen_trainer *trainer)
         .count = count,
         .group = trainer->tensor,
         .cuts_rows = total > 1 && trainer->options.cuts_rows};
+}
+
+static pen_status check_subspace(const struct pen_trainer_options *options,
+                                 struct pen_text *why)
+{
+    const struct pen_model *model = options->model->decoder;
+    uint32_t width = options->subspace;
+    const char *reason = NULL;
+    if (width == 0 || width == model->hidden)
+        return PEN_OK;
+    if (width > model->hidden) {
+        pen_why(why,
+                "--compress-stages subspace:%u is wider than the residual "
+                "stream of the model, which has %u numbers per token. Use at "
+                "most %u",
+                width, model->hidden, model->hidden);
+        return PEN_INVALID;
+    }
+    if (model->num_experts > 0)
+        reason = "needs a model without experts. Drop it, or use int8";
+    else if (options->tensor_size > 1 || options->logical_tensor > 1)
+        reason = "cannot be combined with tensor parallelism. Drop it, or "
+                 "--tensor-model-parallel-size and --logical-tensor";
+    else if (options->context_size > 1)
+        reason = "cannot be combined with --context-parallel-size. Drop one of "
+                 "them";
+    else if (options->schedule != NULL &&
+             options->schedule->shape.num_slices > 1)
+        reason = "cannot be combined with token slices. Drop it, or --slices";
+    else if (options->world != NULL)
+        reason = "needs replicas that sum gradients at every step. Drop it, or "
+                 "--sync and --compress";
+    if (reason == NULL)
+        return PEN_OK;
+    pen_why(why, "--compress-stages subspace:%u %s", width, reason);
+    return PEN_INVALID;
 }
 
 /* Gathered rows are handed on with every logical replica. */
@@ -52,6 +97,7 @@ static pen_status make_decoder(struct pen_trainer *trainer,
         .context = {.total = pen_layout_num_parts(&trainer->layout),
                     .part = pen_layout_part(&trainer->layout),
                     .group = trainer->context},
+        .subspace = subspace_of(options),
         .is_forward_only = options->is_forward_only};
     return pen_network_create(&range, out, why);
 }
@@ -86,6 +132,11 @@ static pen_status check_images(const struct pen_trainer_options *options,
                 "belong to one process; leave out "
                 "--pipeline-model-parallel-size and --stage-replicas, or use a "
                 "model without norms");
+        return PEN_INVALID;
+    }
+    if (options->subspace > 0) {
+        pen_why(why, "--compress-stages subspace:%u is for text models only",
+                options->subspace);
         return PEN_INVALID;
     }
     if (options->logical_tensor > 1) {
@@ -132,7 +183,8 @@ static bool is_for_images(const struct pen_trainer_options *options)
 pen_status pen__trainer_check_model(const struct pen_trainer_options *options,
                                     struct pen_text *why)
 {
-    return is_for_images(options) ? check_images(options, why) : PEN_OK;
+    return is_for_images(options) ? check_images(options, why)
+                                  : check_subspace(options, why);
 }
 
 uint32_t pen__trainer_num_layers(const struct pen_trainer_options *options)
@@ -147,10 +199,12 @@ static void set_boundary(const struct pen_trainer *trainer,
 {
     const struct pen_trainer_options *options = &trainer->options;
     size_t width = options->is_bf16 ? 2 : sizeof(float);
-    size_t bytes = is_for_images(options)
-                       ? 0
-                       : options->micro_batch * stage->sample.num_ids *
-                             options->model->decoder->hidden * width;
+    uint32_t subspace = subspace_of(options);
+    size_t bytes =
+        is_for_images(options)
+            ? 0
+            : options->micro_batch * stage->sample.num_ids * width *
+                  (subspace > 0 ? subspace : options->model->decoder->hidden);
     stage->sizes.input = stage->sizes.output = (bytes + 63) / 64 * 64;
 }
 

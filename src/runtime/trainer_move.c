@@ -100,6 +100,12 @@ static pen_status check_one(const struct pen_trainer_options *options,
                      "or --move");
         return PEN_INVALID;
     }
+    if (options->subspace > 0) {
+        pen_why(why, "the layout cannot change while --compress-stages "
+                     "subspace:K keeps columns of the token table on all "
+                     "stages. Drop it, or --move");
+        return PEN_INVALID;
+    }
     if (options->sleeps != NULL) {
         pen_why(why, "an --engine that only sleeps has no weights to move; use "
                      "onednn or reference, or leave out --move");

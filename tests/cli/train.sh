@@ -252,10 +252,11 @@ run 2 train extra "${tiny[@]}"
 err_has "unexpected argument 'extra'"
 run 2 train "${letters[@]}" --save-interval 3 "${tiny[@]}" --train-iters 5
 err_has "--save-interval needs --save"
-for code in int7 int8: int8:12 int4:4096 int8:64x none:64; do
+for code in int7 int8: int8:12 int4:4096 int8:64x none:64 subspace: \
+    subspace:0 subspace:4x; do
     run 2 train "${letters[@]}" "${tiny[@]}" --train-iters 5 \
         --compress-stages "$code"
-    err_has "BLOCK a multiple of 8 up to 1024, not '$code'"
+    err_has "BLOCK a multiple of 8 up to 1024 and K from 1, not '$code'"
 done
 run 2 train "${letters[@]}" "${tiny[@]}" --train-iters 5 --sparse-embedding \
     --fast-sums

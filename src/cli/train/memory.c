@@ -402,6 +402,21 @@ static double saved_bytes(const struct pen__train_memory_question *question,
     return args->sharding != PEN_SHARDING_NONE ? bytes / num_members : bytes;
 }
 
+/* Columns of the tables that stages behind the embedding have, too. */
+static double anchor_bytes(const struct pen__train_memory_question *question,
+                           const struct pen_layer_range *layers)
+{
+    const struct pen_model *model = question->model->decoder;
+    uint32_t width = question->args->subspace;
+    if (model == NULL || width == 0 || width >= model->hidden ||
+        layers->first == 0)
+        return 0;
+    double rows = model->vocab;
+    if (model->rope.kind == PEN_ROPE_NONE)
+        rows += model->max_positions;
+    return 4.0 * rows * (model->hidden - width);
+}
+
 /* One process takes its micro-batches one after the other. */
 static double whole_bytes(const struct pen__train_memory_question *question)
 {
@@ -449,6 +464,7 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
                  muon_bytes(question, layers, num_members) -
                  dropped_bytes(question, layers, num_members) +
                  dealt_bytes(question, layers, &needs) +
+                 anchor_bytes(question, layers) +
                  activation_bytes(question, layers, &needs);
     }
     return (uint64_t)bytes;

@@ -232,8 +232,10 @@ static const struct pen__field fields[] = {
          "results do not change"),
     TEXT("compress-stages", "NAME", compress_stages,
          "send activations and their gradients between ranks as "
-         "integers with one scale per block: int8, int4 or int8:BLOCK; "
-         "BLOCK is 64 when not given; none when not given"),
+         "integers with one scale per block: int8, int4 or int8:BLOCK, with "
+         "a BLOCK of 64 when not given; or subspace:K to train weights that "
+         "write to K columns of the residual stream alone, and send these; "
+         "none when not given"),
     COUNT("logical-replicas", logical_replicas, 1, 1u << 16,
           "split the batch into N fixed parts for summation, so that "
           "results do not depend on the number of ranks; the "
@@ -520,6 +522,19 @@ static void read_engine(struct pen__train_args *args,
             name);
 }
 
+/* The K of subspace:K; 0 for anything else. */
+static uint32_t read_subspace(const char *text)
+{
+    static const char prefix[] = "subspace:";
+    const char *number = text + sizeof prefix - 1;
+    char *end;
+    if (strncmp(text, prefix, sizeof prefix - 1) != 0 || *number < '0' ||
+        *number > '9')
+        return 0;
+    unsigned long width = strtoul(number, &end, 10);
+    return *end == '\0' && width <= 1u << 20 ? (uint32_t)width : 0;
+}
+
 /* int8, int4:256 and the like. */
 static void read_stage_code(struct pen__train_args *args,
                             const struct argp_state *state)
@@ -530,6 +545,9 @@ static void read_stage_code(struct pen__train_args *args,
     } codes[] = {{"none", 0}, {"int8", 8}, {"int4", 4}};
     const char *text = args->compress_stages;
     if (text == NULL)
+        return;
+    args->subspace = read_subspace(text);
+    if (args->subspace > 0)
         return;
     size_t length = strcspn(text, ":");
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
@@ -547,8 +565,9 @@ static void read_stage_code(struct pen__train_args *args,
             return;
     }
     argp_error(state,
-               "--compress-stages must be none, int8, int4, int8:BLOCK or "
-               "int4:BLOCK, BLOCK a multiple of 8 up to %d, not '%s'",
+               "--compress-stages must be none, int8, int4, int8:BLOCK, "
+               "int4:BLOCK or subspace:K, BLOCK a multiple of 8 up to %d and K "
+               "from 1, not '%s'",
                PEN_MESSAGE_MAX_BLOCK, text);
 }
 
