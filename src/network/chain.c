@@ -656,7 +656,13 @@ void pen_network_finish_gradients(struct pen_network *network)
             network->layers[k]->ops->finish_gradients(network->layers[k],
                                                       network->options.engine);
     if (network->copies != NULL)
-        pen__copies_sum(network->copies);
+        pen__copies_sum(network->copies, network->options.first_layer);
+}
+
+void pen_network_finish_layer(struct pen_network *network, uint32_t layer)
+{
+    if (network->copies != NULL)
+        pen__copies_sum(network->copies, layer);
 }
 
 void pen_network_take_routings(struct pen_network *network,
@@ -665,11 +671,6 @@ void pen_network_take_routings(struct pen_network *network,
     for (uint32_t k = 0; k < network->options.num_layers; k++)
         if (network->layers[k]->ops->take_routings != NULL)
             network->layers[k]->ops->take_routings(network->layers[k], sum);
-}
-
-bool pen_network_has_copies(const struct pen_network *network)
-{
-    return network->copies != NULL;
 }
 
 void pen_network_clear_gradients(struct pen_network *network)
@@ -682,6 +683,8 @@ void pen_network_clear_gradients(struct pen_network *network)
     for (uint32_t k = 0; k < network->options.num_layers; k++)
         if (network->layers[k]->ops->clear_gradients != NULL)
             network->layers[k]->ops->clear_gradients(network->layers[k]);
+    if (network->copies != NULL)
+        pen__copies_clear(network->copies);
 }
 
 const struct pen_network_parameter *

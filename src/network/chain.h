@@ -81,10 +81,13 @@ void pen__exchange(struct pen_group *group, uint32_t with, const void *mine,
  * Parameters that several pieces of a cut model have, as keys and values of
  * which there are fewer heads than pieces. Their gradients are added in the
  * tree, and all copies get the sum. A network without copies has no list.
+ *
+ * Layers from `first` on are summed that were not since gradients were cleared.
  */
 pen_status pen__copies_create(struct pen_network *network);
 void pen__copies_free(struct pen__copies *copies);
-void pen__copies_sum(struct pen__copies *copies);
+void pen__copies_sum(struct pen__copies *copies, uint32_t first);
+void pen__copies_clear(struct pen__copies *copies);
 
 /* A place for an array of `bytes` at *end, which moves behind it. */
 static inline size_t pen__take(size_t *end, size_t bytes)

@@ -12,6 +12,7 @@ struct pen__copies {
     struct pen_mirror from;
     void *received;  /* of another member */
     size_t *members; /* of one set, in the order of their pieces */
+    uint32_t summed; /* layers from here on have their sums */
 };
 
 static bool is_same(const struct pen_network_parameter *a,
@@ -62,6 +63,7 @@ pen_status pen__copies_create(struct pen_network *network)
     if (copies == NULL)
         return PEN_NOMEM;
     copies->network = network;
+    copies->summed = UINT32_MAX;
     copies->members =
         calloc(network->options.tensor.count, sizeof *copies->members);
     copies->received = malloc(bytes_of(copies, largest));
@@ -135,13 +137,20 @@ static void join_members(struct pen__copies *copies, uint32_t num_sharing)
     }
 }
 
-void pen__copies_sum(struct pen__copies *copies)
+void pen__copies_clear(struct pen__copies *copies)
+{
+    copies->summed = UINT32_MAX;
+}
+
+void pen__copies_sum(struct pen__copies *copies, uint32_t first)
 {
     const struct pen_network *network = copies->network;
     for (size_t i = 0; i < network->num_parameters; i++) {
+        uint32_t layer = network->parameters[i].layer;
         uint32_t num_sharing = network->parameters[i].num_sharing;
-        size_t count =
-            num_sharing > 1 ? find_set(network, i, copies->members) : 0;
+        bool is_due =
+            num_sharing > 1 && layer >= first && layer < copies->summed;
+        size_t count = is_due ? find_set(network, i, copies->members) : 0;
         if (count == 0)
             continue;
         for (struct pen_tree at = {.size = (uint32_t)count};
@@ -151,4 +160,5 @@ void pen__copies_sum(struct pen__copies *copies)
         for (size_t k = 1; k < count; k++)
             join(copies, 0, k, false);
     }
+    copies->summed = first < copies->summed ? first : copies->summed;
 }

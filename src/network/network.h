@@ -313,9 +313,16 @@ const void *pen_network_logits(const struct pen_network *network,
 /*
  * After the last backward of a step: adds what the embedding gathered to the
  * gradient of a tied matrix. The order is thus the head's sum over the
- * micro-batches plus the embedding's, wherever the two layers live.
+ * micro-batches plus the embedding's, wherever the two layers live. Then sums
+ * the gradients of which pieces have copies.
  */
 void pen_network_finish_gradients(struct pen_network *network);
+
+/*
+ * Sums copies of this layer and of those behind it ahead of that, where a
+ * backward that is the last of its step has finished them.
+ */
+void pen_network_finish_layer(struct pen_network *network, uint32_t layer);
 
 void pen_network_clear_gradients(struct pen_network *network);
 
@@ -345,10 +352,6 @@ size_t pen_network_swap_gathered(struct pen_network *network, size_t count,
 
 /* Most rows that can be gathered. */
 size_t pen_network_gathered_capacity(const struct pen_network *network);
-
-/* Whether gradients change in pen_network_finish_gradients(): those that pieces
- * have copies of. */
-bool pen_network_has_copies(const struct pen_network *network);
 
 /* The head's side. */
 void pen_network_add_gathered(struct pen_network *network, size_t count,

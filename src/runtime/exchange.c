@@ -406,8 +406,10 @@ void pen_exchange_layer(struct pen_exchange *exchange,
     struct pen__sums *sums =
         &exchange->sums[pen__exchange_index(exchange, stage)];
     if (sums->reduction != NULL && !exchange->options.is_late &&
-        sums->num_replicas == 1 && !pen_network_has_copies(stage->network))
+        sums->num_replicas == 1) {
+        pen_network_finish_layer(stage->network, layer);
         pen_reduction_layer(sums->reduction, layer);
+    }
 }
 
 void pen_exchange_open(struct pen_exchange *exchange,

@@ -212,12 +212,13 @@ bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
                          options->phantom == NULL &&
                          !options->is_forward_only &&
                          options->model->decoder != NULL;
-    bool is_one_sum = options->logical_replicas == num_copies ||
+    uint32_t parts = options->context_size > 1 ? options->context_size : 1;
+    uint32_t num_sampled = num_copies / parts;
+    bool is_one_sum = options->logical_replicas == num_sampled ||
                       options->logical_replicas == 0;
     return options->sharding >= PEN_SHARDING_ZERO2 && has_gradients &&
-           !options->has_late_sums && options->logical_tensor <= 1 &&
-           options->context_size <= 1 && num_copies > 1 && is_one_sum &&
-           options->global_batch == options->micro_batch * num_copies &&
+           !options->has_late_sums && num_copies > 1 && is_one_sum &&
+           options->global_batch == options->micro_batch * num_sampled &&
            options->schedule->shape.num_slices <= 1 &&
            options->schedule->shape.placement != PEN_PLACEMENT_REPLICATED;
 }
@@ -352,11 +353,6 @@ static pen_status check_values(const struct pen_trainer *trainer,
         return PEN_OK;
     if (options->model->decoder == NULL)
         needs = "a text model";
-    else if (options->logical_tensor > 1 || options->tensor_size > 1)
-        needs = "whole tensors: drop --logical-tensor and "
-                "--tensor-model-parallel-size";
-    else if (options->context_size > 1)
-        needs = "whole sequences: drop --context-parallel-size";
     else if (options->sleeps != NULL || options->maker != NULL)
         needs = "an engine that computes, as --engine onednn";
     if (needs == NULL)

@@ -309,6 +309,17 @@ static double muon_bytes(const struct pen__train_memory_question *question,
                ((args->sharding != PEN_SHARDING_NONE ? 1 / share : 1) + copies);
 }
 
+/* Parameters of some layers of a text model that a rank of a tensor group has:
+ * its share of all but the norms. */
+static double trained_here(const struct pen__train_memory_question *question,
+                           const struct pen_layer_range *layers)
+{
+    const struct pen_model *model = question->model->decoder;
+    double norms = 2.0 * model->hidden * layers->count;
+    double count = (double)pen_model_trained_parameters(model, layers);
+    return norms + (count - norms) / (double)question->args->tensor_size;
+}
+
 /* Bytes that one of several members lacks, except those that take turns. */
 static double left_out(double all, double turns, uint32_t num_members)
 {
@@ -335,14 +346,14 @@ static double dropped_bytes(const struct pen__train_memory_question *question,
     uint32_t last = model->num_layers - 1;
     bool has_head = layers->first + layers->count > last;
     double tied = has_head && model->has_tied_embeddings
-                      ? (double)pen_model_vocab_parameters(model)
+                      ? (double)pen_model_vocab_parameters(model) /
+                            (double)question->args->tensor_size
                       : 0;
-    double all = -tied, most = 0, before = 0;
-    all += (double)pen_model_trained_parameters(model, layers);
+    double all = trained_here(question, layers) - tied, most = 0, before = 0;
     for (uint32_t i = 0; i < layers->count; i++) {
         struct pen_layer_range one = {.first = layers->first + i, .count = 1};
-        double own = (double)pen_model_trained_parameters(model, &one) -
-                     (one.first == last ? tied : 0);
+        double own =
+            trained_here(question, &one) - (one.first == last ? tied : 0);
         most = larger(most, before + own);
         before = own;
     }
@@ -356,14 +367,9 @@ static double state_bytes(const struct pen__train_memory_question *question,
                           double per_parameter)
 {
     const struct pen_image_model *images = question->model->images;
-    const struct pen_model *model = question->model->decoder;
-    double ranks = (double)question->args->tensor_size;
     uint64_t sum = 0;
-    if (images == NULL) {
-        double norms = 2.0 * model->hidden * layers->count; /* are not cut */
-        double count = (double)pen_model_trained_parameters(model, layers);
-        return per_parameter * (norms + (count - norms) / ranks);
-    }
+    if (images == NULL)
+        return per_parameter * trained_here(question, layers);
     for (uint32_t i = 0; i < layers->count; i++)
         sum += pen_image_layer_parameters(images, layers->first + i);
     return per_parameter * (double)sum;

@@ -110,12 +110,6 @@ static pen_status check_group(const struct pen__training *training,
                 "piece, 2, 4 or a higher power of two. Use --logical-tensor "
                 "%" PRIu64,
                 pieces, ranks, ranks);
-    else if (args->sharding > PEN_SHARDING_ZERO1)
-        pen_why(why,
-                "--sharding %s cannot deal out gradients of tensor-parallel "
-                "ranks. Use --sharding zero1, or drop "
-                "--tensor-model-parallel-size",
-                pen_sharding_names[args->sharding]);
     else if (args->replica_shares != NULL)
         pen_why(why, "--replica-shares and --tensor-model-parallel-size "
                      "exclude each other. Drop one of them");
