@@ -408,7 +408,7 @@ static double saved_bytes(const struct pen__train_memory_question *question,
     return args->sharding != PEN_SHARDING_NONE ? bytes / num_members : bytes;
 }
 
-/* Columns of the tables that stages behind the embedding have, too. */
+/* Stages after the embedding hold some columns of its tables, too. */
 static double anchor_bytes(const struct pen__train_memory_question *question,
                            const struct pen_layer_range *layers)
 {
