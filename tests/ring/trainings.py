@@ -1,6 +1,10 @@
-"""Trainings as islands of a ring (rig.py), for run_train, run_methods and run_replay: each is a group of processes with a small model."""
+"""Trainings as islands of a ring (rig.py), for run_train, run_methods and run_replay: each is a group of processes with a small model.
+
+Their patience grows with PEN_SLOWNESS: an island that gets no core for a quarter of it cannot greet anybody, one that gets none for all of
+it is dropped, and on a host with 30 programs per core islands with a patience of a second spend their time with joining."""
 import hashlib
 import json
+import math
 import os
 import pathlib
 import random
@@ -23,6 +27,7 @@ if not (build / "penstock-train").exists() or shutil.which(mpirun[0]) is None:
 is_long = bool(os.environ.get("PEN_LONG"))
 rng = random.Random(int(os.environ.get("PEN_SEED", "38")))
 LAST = 40
+PATIENCE = math.ceil(rig.SLOWNESS)
 
 
 def rounds_of(path):
@@ -37,7 +42,7 @@ class Trainings(rig.Ring):
 
     def __init__(self, islands, sync, ranks=1, options=(), steps=LAST, is_supervised=False, quorum=None, interval=5, common=(), replay=None):
         """`options` are those of islands, `common` also of one job; rounds have five steps, also where `interval` has several."""
-        super().__init__(build, islands, patience="1", quorum=quorum or islands, replay=replay)
+        super().__init__(build, islands, patience=str(PATIENCE), quorum=quorum or islands, replay=replay)
         os.environ.update(OMP_NUM_THREADS="1")
         self.interval, self.common = interval, common
         self.islands, self.sync, self.ranks, self.options, self.steps, self.is_supervised = islands, sync, ranks, options, steps, is_supervised
