@@ -301,6 +301,15 @@ uint32_t pen_compute_tensor_sums(const struct pen_compute *compute,
     return sum;
 }
 
+uint32_t pen_compute_expert_rounds(const struct pen_compute *compute,
+                                   const struct pen_layer_range *stage,
+                                   uint32_t layer, enum pen_layer_pass pass)
+{
+    return pen_expert_rank_messages(compute, layer,
+                                    mode_of(compute, stage, layer), pass)
+        .rounds;
+}
+
 void pen_compute_stage(const struct pen_compute *compute,
                        const struct pen_layer_range *stage,
                        bool has_whole_backward, struct pen_cost *out)

@@ -84,6 +84,11 @@ uint32_t pen_compute_tensor_sums(const struct pen_compute *compute,
                                  const struct pen_layer_range *stage,
                                  enum pen_layer_pass pass);
 
+/* Rounds of messages between ranks with different experts, of one layer. */
+uint32_t pen_compute_expert_rounds(const struct pen_compute *compute,
+                                   const struct pen_layer_range *stage,
+                                   uint32_t layer, enum pen_layer_pass pass);
+
 /* Whether any B is in it; a schedule with I and W alone splits them all. */
 bool pen_compute_has_whole_backward(const struct pen_schedule *schedule);
 

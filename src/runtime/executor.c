@@ -421,12 +421,17 @@ static void sleep_slice(struct pen_executor *executor,
 /* As long, with so many messages inside layers, the last one at the end. */
 static void sleep_between(struct pen_executor *executor,
                           const struct pen_stage *stage, double seconds,
-                          uint32_t num_messages)
+                          uint32_t num_messages, bool is_forward)
 {
     struct pen_inner *inner = executor->options.inner;
     for (uint32_t i = 0; i < num_messages; i++) {
+        const struct pen_inner_messages *sent =
+            pen_inner_part(inner, stage->part);
         sleep_slice(executor, stage, seconds / num_messages);
-        pen_inner_exchange(inner, pen_inner_part(inner, stage->part)->bytes);
+        if (sent->bytes > 0)
+            pen_inner_exchange(inner, sent->bytes);
+        else
+            pen_inner_travel(inner, &sent->travel, i, is_forward);
     }
     if (num_messages == 0)
         sleep_slice(executor, stage, seconds);
@@ -444,7 +449,7 @@ static void sleep_forward(struct pen_executor *executor,
     }
     const struct pen_inner_messages *sent = pen_inner_part(inner, stage->part);
     sleep_between(executor, stage, seconds,
-                  has_output ? sent->num_forward : sent->num_again);
+                  has_output ? sent->num_forward : sent->num_again, true);
     if (sent->loss_bytes > 0)
         pen_inner_exchange(inner, sent->loss_bytes);
 }
@@ -619,7 +624,8 @@ static void sleep_backward(struct pen_executor *executor,
     const struct pen_cost *cost = sleep_of(executor, stage);
     sleep_between(
         executor, stage, cost->input_sec + (is_whole ? cost->weight_sec : 0),
-        inner == NULL ? 0 : pen_inner_part(inner, stage->part)->num_input);
+        inner == NULL ? 0 : pen_inner_part(inner, stage->part)->num_input,
+        false);
 }
 
 /* The gradient of the input, and with a whole backward that of the weights. */

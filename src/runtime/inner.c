@@ -7,16 +7,39 @@ struct pen_inner {
     const struct pen_inner_messages *parts;
     char *room; /* what is sent, and behind it what is received */
     size_t room_bytes;
-    struct pen_group_request requests[2];
+    struct pen_group_request *requests;
+    size_t num_posted; /* of them, in this round */
+    size_t num_places; /* of what is received in it */
 };
 
-static size_t most_bytes(const struct pen_inner_messages *parts,
-                         uint32_t num_parts)
+/* Messages of a round with one member, at most, and both of their ends. */
+enum { MOST_KINDS = 2, ENDS = 2 };
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Rows of each member that choose the experts of one: equal shares. */
+static size_t share_of(const struct pen_inner *inner,
+                       const struct pen_inner_travel *travel, uint32_t member)
+{
+    uint64_t size = inner->group->size;
+    return (size_t)(travel->num_rows * (member + 1) / size -
+                    travel->num_rows * member / size);
+}
+
+static size_t most_bytes(const struct pen_inner *inner, uint32_t num_parts)
 {
     size_t most = 1;
     for (uint32_t i = 0; i < num_parts; i++) {
-        most = parts[i].bytes > most ? parts[i].bytes : most;
-        most = parts[i].loss_bytes > most ? parts[i].loss_bytes : most;
+        const struct pen_inner_messages *part = &inner->parts[i];
+        const struct pen_inner_travel *travel = &part->travel;
+        size_t rows = share_of(inner, travel, 0) + 1;
+        most = larger(most, larger(part->bytes, part->loss_bytes));
+        most = larger(most, travel->count_bytes);
+        most =
+            larger(most, rows * larger(travel->row_bytes, travel->gate_bytes));
     }
     return most;
 }
@@ -30,10 +53,13 @@ pen_status pen_inner_create(struct pen_group *group,
         return PEN_NOMEM;
     inner->group = group;
     inner->parts = parts;
-    inner->room_bytes = most_bytes(parts, num_parts);
-    inner->room = calloc(2, inner->room_bytes);
-    if (inner->room == NULL) {
-        free(inner);
+    inner->room_bytes = most_bytes(inner, num_parts);
+    inner->room =
+        calloc(1 + MOST_KINDS * (size_t)group->size, inner->room_bytes);
+    inner->requests = calloc((size_t)ENDS * MOST_KINDS * group->size,
+                             sizeof *inner->requests);
+    if (inner->room == NULL || inner->requests == NULL) {
+        pen_inner_free(inner);
         return PEN_NOMEM;
     }
     *out = inner;
@@ -45,6 +71,7 @@ void pen_inner_free(struct pen_inner *inner)
     if (inner == NULL)
         return;
     free(inner->room);
+    free(inner->requests);
     free(inner);
 }
 
@@ -57,17 +84,80 @@ const struct pen_inner_messages *pen_inner_part(const struct pen_inner *inner,
 static bool is_done(void *context)
 {
     struct pen_inner *inner = context;
-    return pen_group_is_done(inner->group, inner->requests, 2);
+    return pen_group_is_done(inner->group, inner->requests, inner->num_posted);
+}
+
+/* Each receive of a round has a place of its own; empty messages are none. */
+static void post(struct pen_inner *inner, uint32_t with, size_t sent,
+                 size_t received)
+{
+    struct pen_group *group = inner->group;
+    if (received > 0)
+        pen_group_receive(group, with, 0,
+                          inner->room + ++inner->num_places * inner->room_bytes,
+                          received, &inner->requests[inner->num_posted++]);
+    if (sent > 0)
+        pen_group_send(group, with, 0, inner->room, sent,
+                       &inner->requests[inner->num_posted++]);
+}
+
+static void await(struct pen_inner *inner)
+{
+    pen_group_wait(inner->group, is_done, inner);
+    inner->num_posted = inner->num_places = 0;
 }
 
 void pen_inner_exchange(struct pen_inner *inner, size_t bytes)
 {
     struct pen_group *group = inner->group;
     for (uint32_t apart = 1; apart < group->size; apart *= 2) {
-        uint32_t with = group->self ^ apart;
-        pen_group_receive(group, with, 0, inner->room + inner->room_bytes,
-                          bytes, &inner->requests[0]);
-        pen_group_send(group, with, 0, inner->room, bytes, &inner->requests[1]);
-        pen_group_wait(group, is_done, inner);
+        post(inner, group->self ^ apart, bytes, bytes);
+        await(inner);
     }
+}
+
+/* ---- experts ---- */
+
+enum round { COUNTS, ROWS_WITH_GATES, ROWS, GATES_BACK, ROWS_BACK };
+
+static enum round round_of(const struct pen_inner_travel *travel,
+                           uint32_t number, bool is_forward)
+{
+    static const enum round forward[] = {COUNTS, ROWS_WITH_GATES, ROWS_BACK};
+    static const enum round backward[] = {COUNTS, ROWS_WITH_GATES, ROWS,
+                                          GATES_BACK, ROWS_BACK};
+    enum { PLAIN = 3, AGAIN = 5 };
+    uint32_t num_plain = PLAIN * travel->num_plain;
+    if (is_forward)
+        return forward[number % PLAIN];
+    return number < num_plain ? backward[AGAIN - PLAIN + number % PLAIN]
+                              : backward[(number - num_plain) % AGAIN];
+}
+
+static void post_rows(struct pen_inner *inner,
+                      const struct pen_inner_travel *travel, uint32_t with,
+                      size_t row_bytes, bool is_back)
+{
+    size_t there = row_bytes * share_of(inner, travel, with);
+    size_t here = row_bytes * share_of(inner, travel, inner->group->self);
+    post(inner, with, is_back ? here : there, is_back ? there : here);
+}
+
+void pen_inner_travel(struct pen_inner *inner,
+                      const struct pen_inner_travel *travel, uint32_t round,
+                      bool is_forward)
+{
+    enum round kind = round_of(travel, round, is_forward);
+    bool is_back = kind == GATES_BACK || kind == ROWS_BACK;
+    for (uint32_t with = 0; with < inner->group->size; with++) {
+        if (with == inner->group->self)
+            continue;
+        if (kind == COUNTS)
+            post(inner, with, travel->count_bytes, travel->count_bytes);
+        if (kind != COUNTS && kind != GATES_BACK)
+            post_rows(inner, travel, with, travel->row_bytes, is_back);
+        if (kind == ROWS_WITH_GATES || kind == GATES_BACK)
+            post_rows(inner, travel, with, travel->gate_bytes, is_back);
+    }
+    await(inner);
 }

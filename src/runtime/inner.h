@@ -4,18 +4,31 @@
 #include "group/group.h"
 
 /*
- * Messages between tensor-parallel ranks inside the layers of stages that only
- * sleep: as many and as large as those of a stage that computes (network.h,
- * pen_tensor_share), at distances 1, 2, 4, ... All members call alike.
+ * Messages inside the layers of stages that only sleep: as many and as large as
+ * those of a stage that computes. Tensor-parallel ranks sum (network.h,
+ * pen_tensor_share), at distances 1, 2, 4, ...; ranks with different experts
+ * exchange rows with all others (network/experts.h), as routers that choose all
+ * experts equally often would. All members call alike.
  */
+
+/* For the blocks with experts of one stage and micro-batch. */
+struct pen_inner_travel {
+    uint32_t num_plain; /* blocks; 0 of both: none */
+    uint32_t num_again; /* blocks whose rows travel again in a backward */
+    uint64_t num_rows;  /* choices of a rank, for its own experts, too */
+    size_t count_bytes; /* of one message that tells how many rows come */
+    size_t row_bytes;   /* of one row */
+    size_t gate_bytes;  /* of its gate */
+};
 
 /* Counts for one stage and micro-batch. */
 struct pen_inner_messages {
     uint32_t num_forward; /* sums in a forward pass */
     uint32_t num_again;   /* in a forward pass that fills the stash only */
     uint32_t num_input;   /* in a backward input */
-    size_t bytes;         /* of one of them */
+    size_t bytes;         /* of one of them; 0: rows travel */
     size_t loss_bytes;    /* at the end of a forward pass; 0 without the head */
+    struct pen_inner_travel travel; /* the numbers above count its rounds */
 };
 
 struct pen_inner;
@@ -32,7 +45,12 @@ void pen_inner_free(struct pen_inner *inner);
 const struct pen_inner_messages *pen_inner_part(const struct pen_inner *inner,
                                                 uint32_t part);
 
-/* Ends early where a member is lost. */
+/* Ends early where a member is lost, as the next one. */
 void pen_inner_exchange(struct pen_inner *inner, size_t bytes);
+
+/* A round of rows for experts, by its number in a pass of the stage. */
+void pen_inner_travel(struct pen_inner *inner,
+                      const struct pen_inner_travel *travel, uint32_t round,
+                      bool is_forward);
 
 #endif

@@ -381,9 +381,10 @@ static pen_status make_groups(struct pen_trainer *trainer)
                             &trainer->context);
     if (status == PEN_OK)
         status = make_expert_group(trainer);
-    if (status == PEN_OK && trainer->tensor != NULL &&
-        trainer->options.sleeps != NULL)
-        status = pen_inner_create(trainer->tensor, trainer->options.inner,
+    struct pen_group *inner =
+        trainer->tensor != NULL ? trainer->tensor : trainer->experts;
+    if (status == PEN_OK && inner != NULL && trainer->options.sleeps != NULL)
+        status = pen_inner_create(inner, trainer->options.inner,
                                   pen_shape_parts(&trainer->layout.shape),
                                   &trainer->inner);
     return status;

@@ -95,7 +95,7 @@ static struct pen_profile_layer measure(const struct layer *layer,
 static void expect_bytes(const struct layer *layer, const char *what,
                          uint64_t predicted, uint64_t taken)
 {
-    uint64_t margin = 4 * 64 + taken / 100;
+    uint64_t margin = 256 + taken / 100;
     if (predicted > taken + margin || taken > predicted + margin)
         fail_msg("%s, kind %d, recompute %d: %s is %llu bytes, predicted %llu",
                  pen_family_name(layer->model->family), (int)layer->kind,

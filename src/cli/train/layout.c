@@ -499,7 +499,8 @@ static void predict(struct pen__train_layout *layout,
     /* Costs know nothing of keys and values that ranks gather. */
     bool is_whole = layout->mesh.sizes[PEN_AXIS_CONTEXT] == 1;
     /* A rank also waits inside layers, which no cost of a stage tells apart. */
-    bool has_bubble = is_whole && layout->mesh.sizes[PEN_AXIS_TENSOR] == 1;
+    bool has_bubble = is_whole && layout->mesh.sizes[PEN_AXIS_TENSOR] == 1 &&
+                      compute->expert_ranks <= 1;
     pen_status status =
         sleep_ns > 0
             ? pen__train_sleeping_costs(shape, sleep_ns, &layout->costs)
@@ -667,7 +668,8 @@ static pen_status make(struct pen__train_layout *layout,
         predict(layout, &shared, args->sleep_ns);
     if (status == PEN_OK)
         status = check_sleep(layout, args, why);
-    if (status == PEN_OK && args->is_sleeping && args->tensor_size > 1 &&
+    if (status == PEN_OK && args->is_sleeping &&
+        (args->tensor_size > 1 || args->expert_size > 1) &&
         compute->model != NULL)
         status = pen__train_sleeping_set(layout, &shared, args->sleep_ns, why);
     return status;

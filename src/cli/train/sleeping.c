@@ -1,5 +1,6 @@
 #include "cli/train/sleeping.h"
 
+#include "planner/expert_rank.h"
 #include "planner/tensor_rank.h"
 
 #include <stdlib.h>
@@ -41,11 +42,43 @@ static pen_status set_seconds(struct pen__train_layout *layout,
                                    &layout->sleeps, why);
 }
 
+/* Rows that a rank sends if it chooses all experts equally often. */
+static struct pen_inner_messages travels_of(const struct pen_compute *compute,
+                                            const struct pen_layer_range *stage)
+{
+    const struct pen_model *model = compute->model;
+    bool has_head = stage->first + stage->count == model->num_layers;
+    uint64_t tokens = (uint64_t)compute->micro_batch * compute->sequence;
+    struct pen_inner_messages out = {
+        .travel = {.num_rows = tokens * model->experts_per_token,
+                   .count_bytes = model->num_experts / compute->expert_ranks *
+                                  sizeof(int32_t),
+                   .row_bytes =
+                       (size_t)model->hidden * (compute->is_bf16 ? 2 : 4),
+                   .gate_bytes = sizeof(float)}};
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++) {
+        uint32_t forward =
+            pen_compute_expert_rounds(compute, stage, i, PEN_PASS_FORWARD);
+        uint32_t input =
+            pen_compute_expert_rounds(compute, stage, i, PEN_PASS_INPUT);
+        out.num_forward += forward;
+        out.num_input += input;
+        out.travel.num_again += input > forward;
+        out.travel.num_plain += input > 0 && input == forward;
+    }
+    out.num_again = out.num_forward;
+    if (!has_head && out.num_forward > 0)
+        out.num_again--; /* without an output */
+    return out;
+}
+
 static struct pen_inner_messages
 messages_of(const struct pen_compute *compute,
             const struct pen_layer_range *stage)
 {
     const struct pen_model *model = compute->model;
+    if (compute->expert_ranks > 1)
+        return travels_of(compute, stage);
     uint32_t forward =
         pen_compute_tensor_sums(compute, stage, PEN_PASS_FORWARD);
     bool has_head = stage->first + stage->count == model->num_layers;
