@@ -390,15 +390,18 @@ pen_status pen_blame_find(const struct pen_run_figures *disturbed,
                           struct pen_blame *out)
 {
     double plain_sec = mean_step_sec(plain);
+    uint32_t tensor = disturbed->tensor_ranks > 1 ? disturbed->tensor_ranks : 1;
+    struct pen_mesh mesh =
+        pen_mesh_fill(PEN_MESH_PIPELINE_FIRST, schedule->shape.num_ranks,
+                      disturbed->num_ranks);
     struct pen_blame blame = {
         .kind = PEN_BLAME_NOBODY,
-        .mesh = pen_mesh_fill(PEN_MESH_PIPELINE_FIRST,
-                              schedule->shape.num_ranks, disturbed->num_ranks),
+        .mesh = pen_mesh_split(mesh, PEN_AXIS_TENSOR, tensor),
         .longer_sec = mean_step_sec(disturbed) - plain_sec};
     pen_status status = PEN_OK;
     if (blame.longer_sec < PEN__NOT_LONGER * plain_sec)
         blame.longer_sec = 0;
-    if (disturbed->trace != NULL && plain->trace != NULL)
+    if (disturbed->trace != NULL && plain->trace != NULL && tensor == 1)
         status = blame_traces(disturbed, plain, schedule, &blame);
     else if (blame.longer_sec > 0)
         pen__blame_ranks(disturbed, plain, &blame);

@@ -20,6 +20,7 @@ struct pen_rank_seconds {
     double pipeline_sec; /* waiting for a neighbour in the pipeline */
     double sums_sec;     /* waiting for sums of gradients and for weights */
     double all_sec;      /* waiting for all, to know the norm */
+    double inside_sec;   /* in messages inside layers, waiting included */
     uint32_t
         longest_for; /* the neighbour it waited for longest, or UINT32_MAX */
     double longest_sec;
@@ -31,6 +32,8 @@ struct pen_run_figures {
     uint32_t num_steps;
     const struct pen_rank_seconds *ranks; /* NULL: nobody knows */
     uint32_t num_ranks;
+    uint32_t tensor_ranks; /* that are a group, of neighbours; 0: one. Traces
+                              of groups are not looked at */
     const struct pen_trace *trace; /* likewise */
     uint32_t *const *waited_for;   /* as the trace: whom each event waited for,
                                       or UINT32_MAX */

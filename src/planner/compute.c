@@ -310,6 +310,16 @@ uint32_t pen_compute_expert_rounds(const struct pen_compute *compute,
         .rounds;
 }
 
+void pen_compute_layer_messages(const struct pen_compute *compute,
+                                const struct pen_layer_range *stage,
+                                uint32_t layer, struct pen_layer_messages *out)
+{
+    enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
+    enum pen_recompute mode = mode_of(compute, stage, layer);
+    pen_tensor_rank_sends(compute, kind, mode, PEN_PASS_FORWARD, &out->forward);
+    pen_tensor_rank_sends(compute, kind, mode, PEN_PASS_INPUT, &out->input);
+}
+
 void pen_compute_stage(const struct pen_compute *compute,
                        const struct pen_layer_range *stage,
                        bool has_whole_backward, struct pen_cost *out)

@@ -2,6 +2,7 @@
 #define PEN_PLANNER_COMPUTE_H
 
 #include "core/image_model.h"
+#include "core/layer_messages.h"
 #include "core/plan.h"
 #include "core/profile.h"
 #include "schedule/costs.h"
@@ -88,6 +89,11 @@ uint32_t pen_compute_tensor_sums(const struct pen_compute *compute,
 uint32_t pen_compute_expert_rounds(const struct pen_compute *compute,
                                    const struct pen_layer_range *stage,
                                    uint32_t layer, enum pen_layer_pass pass);
+
+/* Messages between them in the passes of a layer of a stage. */
+void pen_compute_layer_messages(const struct pen_compute *compute,
+                                const struct pen_layer_range *stage,
+                                uint32_t layer, struct pen_layer_messages *out);
 
 /* Whether any B is in it; a schedule with I and W alone splits them all. */
 bool pen_compute_has_whole_backward(const struct pen_schedule *schedule);

@@ -49,7 +49,7 @@ static double tensor_time(const struct pen__layer *layer, double kernels,
                           double *host)
 {
     struct pen_device_set set = {(uint64_t)layer->tp, 1};
-    if (set.count <= 1)
+    if (set.count <= 1 || layer->setting->sends_inside)
         return 0;
     double bytes = layer->tokens * layer->hidden * layer->element;
     if (layer->setting->target == PEN_TARGET_PENSTOCK)

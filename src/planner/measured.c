@@ -135,6 +135,7 @@ static void open_compute(const struct pen_setting *setting,
                              .num_members = plan->degrees[PEN_DEGREE_DP],
                              .tensor_ranks = plan->degrees[PEN_DEGREE_TP],
                              .expert_ranks = plan->degrees[PEN_DEGREE_EP],
+                             .sends_messages = setting->sends_inside,
                              .is_sharded = plan->sharding != PEN_SHARDING_NONE};
 }
 

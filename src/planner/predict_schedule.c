@@ -88,11 +88,14 @@ pen_status pen__make_costs(struct pen__work *work, struct pen_text *why)
      */
     struct pen_device_set set = {pen__degree(plan, PEN_DEGREE_TP), 1};
     double bytes = largest_output(work);
-    if (!plan->has_sequence_parallel)
+    /* This program's ranks have all of it each, and send it as it is. */
+    bool is_whole = work->setting->target == PEN_TARGET_PENSTOCK &&
+                    !plan->has_sequence_parallel;
+    if (!is_whole && !plan->has_sequence_parallel)
         work->gather_sec =
             pen_collective_time(work->setting->cluster, work->device,
                                 PEN_COLLECTIVE_GATHER, &set, bytes);
-    costs->bytes = bytes / pen__degree(plan, PEN_DEGREE_TP);
+    costs->bytes = is_whole ? bytes : bytes / pen__degree(plan, PEN_DEGREE_TP);
     costs->bytes_per_sec =
         pen_message_bandwidth(work->setting->cluster, work->device, distance);
     costs->latency_sec =

@@ -1,6 +1,7 @@
 /* What a simulation takes of a prediction: its seconds, but bytes for links. */
 #include "planner/simulated.h"
 
+#include "planner/operations.h"
 #include "planner/predict_work.h"
 #include "planner/tensor_rank.h"
 
@@ -42,6 +43,7 @@ static uint64_t parameters_of(const struct pen__work *work, uint32_t stage)
     return work->stages[stage].bytes.num_parameters;
 }
 
+/* `work` has the seconds without the messages that ranks send. */
 static void fill_stage(const struct pen__work *work, uint32_t stage,
                        struct pen_simulated_stage *out)
 {
@@ -93,12 +95,94 @@ static pen_status make_schedule(const struct pen__work *work,
     return PEN_INVALID;
 }
 
+/* ---- messages inside layers ---- */
+
+/* Devices of a context group stay one rank. */
+static uint32_t tensor_ranks_of(const struct pen_setting *setting,
+                                const struct pen_plan *plan)
+{
+    bool has_ranks = setting->target == PEN_TARGET_PENSTOCK &&
+                     plan->degrees[PEN_DEGREE_CP] == 1 &&
+                     !plan->has_sequence_parallel;
+    return has_ranks ? plan->degrees[PEN_DEGREE_TP] : 1;
+}
+
+/* Without a profile, a sum reads two arrays and writes one. */
+static void count_additions(const struct pen__work *work,
+                            struct pen_pass_messages *sent)
+{
+    uint32_t ranks = pen__degree(work->plan, PEN_DEGREE_TP);
+    for (uint32_t apart = 1; apart < ranks; apart *= 2)
+        sent->after_sec += pen_bytes_time(work->device, 3 * sent->bytes);
+}
+
+static void fill_messages(const struct pen__work *work,
+                          const struct pen_layer_range *stage,
+                          struct pen_layer_messages *out)
+{
+    const struct pen_plan *plan = work->plan;
+    const struct pen_compute counted = {
+        .model = work->setting->model,
+        .micro_batch = plan->micro_batch,
+        .sequence = plan->sequence,
+        .is_bf16 = work->setting->number == PEN_NUMBER_BF16,
+        .tensor_ranks = pen__degree(plan, PEN_DEGREE_TP)};
+    const struct pen_compute *compute =
+        work->measured != NULL ? &work->measured->compute : &counted;
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++) {
+        pen_compute_layer_messages(compute, stage, i, &out[i]);
+        if (work->measured == NULL) {
+            count_additions(work, &out[i].forward);
+            count_additions(work, &out[i].input);
+        }
+    }
+}
+
+static pen_status make_messages(const struct pen__work *work,
+                                struct pen_simulated *out, struct pen_text *why)
+{
+    uint32_t count = work->setting->model->num_layers;
+    out->tensor_ranks = tensor_ranks_of(work->setting, work->plan);
+    if (out->tensor_ranks == 1)
+        return PEN_OK;
+    out->messages = calloc(count, sizeof *out->messages);
+    if (out->messages == NULL) {
+        pen_why(why, "no memory for the messages of %u layers", count);
+        return PEN_NOMEM;
+    }
+    for (uint32_t i = 0; i < work->plan->num_stages; i++)
+        fill_messages(work, &work->plan->stages[i], out->messages);
+    return PEN_OK;
+}
+
+static pen_status make_stages(const struct pen_setting *setting,
+                              const struct pen_plan *plan,
+                              struct pen_simulated *out, struct pen_text *why)
+{
+    struct pen_setting apart = *setting;
+    struct pen__work work;
+    apart.sends_inside = out->tensor_ranks > 1;
+    apart.memo = NULL;
+    out->stages = calloc(out->num_stages, sizeof *out->stages);
+    if (out->stages == NULL) {
+        pen_why(why, "no memory for %u stages", out->num_stages);
+        return PEN_NOMEM;
+    }
+    pen_status status = pen__work_open(&apart, plan, &work, why);
+    if (status == PEN_OK)
+        status = pen__make_costs(&work, why);
+    for (uint32_t i = 0; status == PEN_OK && i < out->num_stages; i++)
+        fill_stage(&work, i, &out->stages[i]);
+    pen__work_close(&work);
+    return status;
+}
+
+/* ---- all together ---- */
+
 /* Takes the costs out of the work. */
 static void fill(struct pen__work *work, struct pen_simulated *out)
 {
     const struct pen_practice *practice = &work->setting->practice;
-    for (uint32_t i = 0; i < out->num_stages; i++)
-        fill_stage(work, i, &out->stages[i]);
     out->message_bytes = work->costs.bytes;
     out->gather_sec = work->gather_sec;
     out->other_sec = pen__other_sec(work);
@@ -124,20 +208,19 @@ pen_status pen_predict_simulated(const struct pen_setting *setting,
         status = check_schedule(&work, why);
     if (status == PEN_OK)
         status = pen__make_costs(&work, why);
-    if (status == PEN_OK) {
-        made.stages = calloc(made.num_stages, sizeof *made.stages);
-        if (made.stages == NULL) {
-            pen_why(why, "no memory for %u stages", made.num_stages);
-            status = PEN_NOMEM;
-        }
-    }
+    if (status == PEN_OK)
+        status = make_messages(&work, &made, why);
+    if (status == PEN_OK)
+        status = make_stages(setting, plan, &made, why);
     if (status == PEN_OK)
         status = make_schedule(&work, &made.schedule, why);
     if (status == PEN_OK) {
         fill(&work, &made);
         *out = made;
-    } else
+    } else {
+        free(made.messages);
         free(made.stages);
+    }
     pen__work_close(&work);
     return status;
 }
@@ -145,6 +228,7 @@ pen_status pen_predict_simulated(const struct pen_setting *setting,
 void pen_simulated_release(struct pen_simulated *simulated)
 {
     free(simulated->stages);
+    free(simulated->messages);
     pen_schedule_free(simulated->schedule);
     pen_costs_release(&simulated->costs);
     *simulated = (struct pen_simulated){.num_stages = 0};

@@ -1,18 +1,21 @@
 #ifndef PEN_PLANNER_SIMULATED_H
 #define PEN_PLANNER_SIMULATED_H
 
+#include "core/layer_messages.h"
 #include "planner/predict.h"
 #include "schedule/schedule.h"
 
 /*
  * A plan as a simulation of it runs it: what ranks compute is seconds, as in
  * the prediction; what they send is bytes, whose seconds the simulated links
- * decide. A rank stands for the tp * cp devices that work in lockstep.
+ * decide. Tensor-parallel devices of this program are a rank each; otherwise a
+ * rank stands for the tp * cp devices that work in lockstep.
  */
 
 /* A stage on one of its ranks, for one micro-batch. */
 struct pen_simulated_stage {
-    double forward_sec; /* with messages inside layers, as the others */
+    double forward_sec; /* with messages inside layers that nobody sends, as
+                           the others */
     double input_sec;   /* recomputation included */
     double weight_sec;
     double update_sec;       /* of the optimizer, once a step */
@@ -22,9 +25,12 @@ struct pen_simulated_stage {
 struct pen_simulated {
     struct pen_simulated_stage *stages; /* owned; those of the plan */
     uint32_t num_stages;
-    struct pen_schedule *schedule; /* owned; lowered */
-    struct pen_costs costs;        /* under which the schedule was timed */
-    double message_bytes;          /* that one device sends to the next stage */
+    uint32_t tensor_ranks; /* that a layer is shared by; 1: lockstep, or none */
+    struct pen_layer_messages *messages; /* owned; by layer of the model; NULL
+                                            where tensor_ranks is 1 */
+    struct pen_schedule *schedule;       /* owned; lowered */
+    struct pen_costs costs; /* under which the schedule was timed */
+    double message_bytes;   /* that one device sends to the next stage */
     double gather_sec; /* that receivers spend to join parts of a message */
     double other_sec;  /* of a step, behind everything */
     uint32_t gradient_bytes; /* of one gradient on its way */

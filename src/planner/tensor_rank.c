@@ -312,6 +312,20 @@ pen_tensor_rank_messages(const struct pen_compute *compute,
                                         .is_added = true};
 }
 
+void pen_tensor_rank_sends(const struct pen_compute *compute,
+                           enum pen_layer_kind kind,
+                           enum pen_recompute recompute,
+                           enum pen_layer_pass pass,
+                           struct pen_pass_messages *out)
+{
+    struct pen_tensor_messages sent =
+        pen_tensor_rank_messages(compute, kind, recompute, pass);
+    *out = (struct pen_pass_messages){.count = sent.count, .bytes = sent.bytes};
+    if (sent.is_added && compute->profile != NULL)
+        out->after_sec =
+            num_partners(compute) * sweep_sec(compute, compute->profile);
+}
+
 double pen_tensor_rank_sec(const struct pen_compute *compute,
                            enum pen_layer_kind kind,
                            enum pen_recompute recompute,

@@ -49,6 +49,16 @@ pen_tensor_rank_messages(const struct pen_compute *compute,
                          enum pen_layer_pass pass);
 
 /*
+ * The same as a simulation sends them; additions have the rate of the profile,
+ * 0 seconds without one.
+ */
+void pen_tensor_rank_sends(const struct pen_compute *compute,
+                           enum pen_layer_kind kind,
+                           enum pen_recompute recompute,
+                           enum pen_layer_pass pass,
+                           struct pen_pass_messages *out);
+
+/*
  * Seconds of these messages over the link of compute->profile, with the
  * additions; 0 without a link or with one rank.
  */

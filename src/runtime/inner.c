@@ -5,7 +5,7 @@
 struct pen_inner {
     struct pen_group *group;
     const struct pen_inner_messages *parts;
-    char *room; /* what is sent, and behind it what is received */
+    char *room; /* what is sent, and behind it what is received; or NULL */
     size_t room_bytes;
     struct pen_group_request *requests;
     size_t num_posted; /* of them, in this round */
@@ -54,11 +54,12 @@ pen_status pen_inner_create(struct pen_group *group,
     inner->group = group;
     inner->parts = parts;
     inner->room_bytes = most_bytes(inner, num_parts);
-    inner->room =
-        calloc(1 + MOST_KINDS * (size_t)group->size, inner->room_bytes);
+    if (parts != NULL)
+        inner->room =
+            calloc(1 + MOST_KINDS * (size_t)group->size, inner->room_bytes);
     inner->requests = calloc((size_t)ENDS * MOST_KINDS * group->size,
                              sizeof *inner->requests);
-    if (inner->room == NULL || inner->requests == NULL) {
+    if ((inner->room == NULL && parts != NULL) || inner->requests == NULL) {
         pen_inner_free(inner);
         return PEN_NOMEM;
     }
@@ -92,9 +93,10 @@ static void post(struct pen_inner *inner, uint32_t with, size_t sent,
                  size_t received)
 {
     struct pen_group *group = inner->group;
+    size_t place = received > 0 ? ++inner->num_places * inner->room_bytes : 0;
     if (received > 0)
         pen_group_receive(group, with, 0,
-                          inner->room + ++inner->num_places * inner->room_bytes,
+                          inner->room == NULL ? NULL : inner->room + place,
                           received, &inner->requests[inner->num_posted++]);
     if (sent > 0)
         pen_group_send(group, with, 0, inner->room, sent,

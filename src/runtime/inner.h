@@ -4,11 +4,11 @@
 #include "group/group.h"
 
 /*
- * Messages inside the layers of stages that only sleep: as many and as large as
- * those of a stage that computes. Tensor-parallel ranks sum (network.h,
- * pen_tensor_share), at distances 1, 2, 4, ...; ranks with different experts
- * exchange rows with all others (network/experts.h), as routers that choose all
- * experts equally often would. All members call alike.
+ * Messages inside the layers of stages that only sleep or are simulated: as
+ * many and as large as those of a stage that computes. Tensor-parallel ranks
+ * sum (network.h, pen_tensor_share), at distances 1, 2, 4, ...; ranks with
+ * different experts exchange rows with all others (network/experts.h), as
+ * routers that choose all experts equally often would. All members call alike.
  */
 
 /* For the blocks with experts of one stage and micro-batch. */
@@ -34,8 +34,9 @@ struct pen_inner_messages {
 struct pen_inner;
 
 /*
- * `parts` are borrowed, num_parts of them, and so is the group. On success
- * *out is owned by the caller; on failure it is untouched.
+ * `parts` are borrowed, num_parts of them, and so is the group. Without parts
+ * messages have lengths and no contents (phantom.h). On success *out is owned
+ * by the caller; on failure it is untouched.
  */
 pen_status pen_inner_create(struct pen_group *group,
                             const struct pen_inner_messages *parts,

@@ -383,10 +383,13 @@ static pen_status make_groups(struct pen_trainer *trainer)
         status = make_expert_group(trainer);
     struct pen_group *inner =
         trainer->tensor != NULL ? trainer->tensor : trainer->experts;
-    if (status == PEN_OK && inner != NULL && trainer->options.sleeps != NULL)
-        status = pen_inner_create(inner, trainer->options.inner,
-                                  pen_shape_parts(&trainer->layout.shape),
-                                  &trainer->inner);
+    bool is_waiting = trainer->options.sleeps != NULL;
+    if (status == PEN_OK && inner != NULL &&
+        (is_waiting || trainer->options.phantom != NULL))
+        status = pen_inner_create(
+            inner, trainer->options.inner,
+            is_waiting ? pen_shape_parts(&trainer->layout.shape) : 0,
+            &trainer->inner);
     return status;
 }
 
@@ -598,4 +601,9 @@ pen_status pen_trainer_load_weights(struct pen_trainer *trainer,
 void pen_trainer_sleep(struct pen_trainer *trainer, double seconds)
 {
     pen_executor_sleep(trainer->executor, seconds);
+}
+
+void pen_trainer_exchange(struct pen_trainer *trainer, size_t bytes)
+{
+    pen_inner_exchange(trainer->inner, bytes);
 }

@@ -232,6 +232,12 @@ void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
 /* In place of computing, inside a step or behind it; see the executor's. */
 void pen_trainer_sleep(struct pen_trainer *trainer, double seconds);
 
+/*
+ * A sum inside a layer over the tensor group, which has several ranks, of a
+ * trainer with phantoms: so many bytes to each partner (inner.h).
+ */
+void pen_trainer_exchange(struct pen_trainer *trainer, size_t bytes);
+
 /* True when a step failed for a reason that only this rank has. */
 bool pen_trainer_has_failed_alone(const struct pen_trainer *trainer);
 

@@ -3,17 +3,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pen_status make_rank_trace(const struct pen_simulation *simulation,
-                                  uint32_t rank, struct pen_rank_trace *out)
+/* As a training does, the first rank of each tensor group is recorded. */
+static struct pen_mesh lines_of(const struct pen_mesh *mesh)
+{
+    return pen_mesh_of(mesh->order, mesh->sizes[PEN_AXIS_PIPELINE],
+                       mesh->sizes[PEN_AXIS_REPLICA]);
+}
+
+uint32_t pen__result_line(const struct pen_mesh *mesh, uint32_t rank)
+{
+    struct pen_mesh lines = lines_of(mesh);
+    struct pen_mesh_place place = pen_mesh_place_of(mesh, rank);
+    return place.at[PEN_AXIS_TENSOR] == 0 ? pen_mesh_rank(&lines, place)
+                                          : PEN__NO_LINE;
+}
+
+static pen_status make_line(const struct pen_simulation *simulation,
+                            uint32_t line, struct pen_rank_trace *out)
 {
     const struct pen_schedule *schedule = simulation->schedule;
-    struct pen_mesh_place place = pen_mesh_place_of(&simulation->mesh, rank);
+    struct pen_mesh mesh = lines_of(&simulation->mesh);
+    struct pen_mesh_place place = pen_mesh_place_of(&mesh, line);
     uint32_t number = place.at[PEN_AXIS_PIPELINE];
     const struct pen_row *row = &schedule->rows[number];
     size_t most = (size_t)row->count * simulation->num_steps;
     out->head = pen_trace_head_make();
-    out->head.rank = rank;
-    out->head.num_ranks = simulation->platform.num_ranks;
+    out->head.rank = line;
+    out->head.num_ranks = pen_mesh_size(&mesh);
     out->head.replica = place.at[PEN_AXIS_REPLICA];
     out->head.row = number;
     out->head.num_ops = row->count;
@@ -26,20 +42,20 @@ static pen_status make_traces(struct pen_sim_result *result,
                               const struct pen_simulation *simulation)
 {
     const struct pen_schedule *schedule = simulation->schedule;
+    struct pen_mesh lines = lines_of(&simulation->mesh);
+    uint32_t count = result->num_lines;
     pen_status status = PEN_OK;
     result->trace = calloc(1, sizeof *result->trace);
-    result->waited_for = calloc(result->num_ranks, sizeof *result->waited_for);
+    result->waited_for = calloc(count, sizeof *result->waited_for);
     if (result->trace == NULL || result->waited_for == NULL)
         return PEN_NOMEM;
-    result->trace->ranks =
-        calloc(result->num_ranks, sizeof *result->trace->ranks);
+    result->trace->ranks = calloc(count, sizeof *result->trace->ranks);
     if (result->trace->ranks == NULL)
         return PEN_NOMEM;
-    result->trace->num_ranks = result->num_ranks;
-    for (uint32_t i = 0; i < result->num_ranks && status == PEN_OK; i++) {
-        const struct pen_row *row =
-            &schedule->rows[pen_mesh_row(&simulation->mesh, i)];
-        status = make_rank_trace(simulation, i, &result->trace->ranks[i]);
+    result->trace->num_ranks = count;
+    for (uint32_t i = 0; i < count && status == PEN_OK; i++) {
+        const struct pen_row *row = &schedule->rows[pen_mesh_row(&lines, i)];
+        status = make_line(simulation, i, &result->trace->ranks[i]);
         result->waited_for[i] =
             calloc((size_t)row->count * simulation->num_steps + 1,
                    sizeof **result->waited_for);
@@ -52,9 +68,13 @@ static pen_status make_traces(struct pen_sim_result *result,
 pen_status pen__result_init(struct pen_sim_result *result,
                             const struct pen_simulation *simulation)
 {
+    struct pen_mesh lines = lines_of(&simulation->mesh);
     uint32_t num = simulation->platform.num_ranks;
-    *result = (struct pen_sim_result){.num_ranks = num,
-                                      .num_steps = simulation->num_steps};
+    *result = (struct pen_sim_result){
+        .num_ranks = num,
+        .tensor_ranks = simulation->mesh.sizes[PEN_AXIS_TENSOR],
+        .num_lines = pen_mesh_size(&lines),
+        .num_steps = simulation->num_steps};
     result->step_sec = calloc(result->num_steps + 1, sizeof(double));
     result->ranks = calloc(num, sizeof *result->ranks);
     result->waiting_for = malloc(num * sizeof *result->waiting_for);
@@ -73,13 +93,14 @@ pen_sim_result_figures(const struct pen_sim_result *result)
                                     .num_steps = result->num_steps,
                                     .ranks = result->ranks,
                                     .num_ranks = result->num_ranks,
+                                    .tensor_ranks = result->tensor_ranks,
                                     .trace = result->trace,
                                     .waited_for = result->waited_for};
 }
 
 void pen_sim_result_release(struct pen_sim_result *result)
 {
-    for (uint32_t i = 0; i < result->num_ranks && result->waited_for != NULL;
+    for (uint32_t i = 0; i < result->num_lines && result->waited_for != NULL;
          i++)
         free(result->waited_for[i]);
     free(result->waited_for);
@@ -116,7 +137,7 @@ bool pen__result_write(const struct pen_sim_result *result, FILE *to)
         put(to, result->waiting_for, sizeof *result->waiting_for,
             result->num_ranks);
     for (uint32_t i = 0;
-         is_done && result->trace != NULL && i < result->num_ranks; i++) {
+         is_done && result->trace != NULL && i < result->num_lines; i++) {
         const struct pen_rank_trace *trace = &result->trace->ranks[i];
         size_t count = trace->head.num_events;
         is_done =
@@ -130,16 +151,16 @@ bool pen__result_write(const struct pen_sim_result *result, FILE *to)
 static bool read_traces(struct pen_sim_result *result, FILE *from)
 {
     bool is_done = true;
-    result->waited_for = calloc(result->num_ranks, sizeof(void *));
+    result->waited_for = calloc(result->num_lines, sizeof(void *));
     result->trace = calloc(1, sizeof *result->trace);
     if (result->trace == NULL || result->waited_for == NULL)
         return false;
     result->trace->ranks =
-        calloc(result->num_ranks, sizeof *result->trace->ranks);
+        calloc(result->num_lines, sizeof *result->trace->ranks);
     if (result->trace->ranks == NULL)
         return false;
-    result->trace->num_ranks = result->num_ranks;
-    for (uint32_t i = 0; i < result->num_ranks && is_done; i++) {
+    result->trace->num_ranks = result->num_lines;
+    for (uint32_t i = 0; i < result->num_lines && is_done; i++) {
         struct pen_rank_trace *trace = &result->trace->ranks[i];
         is_done = fread(&trace->head, sizeof trace->head, 1, from) == 1 &&
                   get(from, &trace->events, sizeof *trace->events,

@@ -35,6 +35,10 @@ pen_status pen__run_here(const struct pen_simulation *simulation,
 bool pen__result_write(const struct pen_sim_result *result, FILE *to);
 bool pen__result_read(struct pen_sim_result *result, FILE *from);
 
+/* The trace that a rank writes to; PEN__NO_LINE: none. */
+#define PEN__NO_LINE UINT32_MAX
+uint32_t pen__result_line(const struct pen_mesh *mesh, uint32_t rank);
+
 /* Room for ranks, steps and, where asked for, events of so many steps. */
 pen_status pen__result_init(struct pen_sim_result *result,
                             const struct pen_simulation *simulation);

@@ -36,6 +36,10 @@ struct rank {
     int64_t waited_ns;
     struct span waits[MOST_WAITS]; /* for all, since the op began */
     uint32_t num_waits;
+
+    bool is_inside;    /* a message inside a layer is under way, */
+    uint32_t sent_to;  /* with the rank that the last one went to */
+    int64_t inside_ns; /* that such messages took, in this op */
 };
 
 /* The clock that the runtime sees. */
@@ -82,6 +86,16 @@ static void spend(void *context, double seconds)
     pen_trainer_sleep(rank->trainer, seconds);
 }
 
+static void exchange(void *context, double bytes)
+{
+    struct rank *rank = context;
+    int64_t since = now_ns();
+    rank->is_inside = true;
+    pen_trainer_exchange(rank->trainer, (size_t)bytes);
+    rank->is_inside = false;
+    rank->inside_ns += now_ns() - since;
+}
+
 static void on_op(void *context, uint64_t pass, uint32_t position)
 {
     struct rank *rank = context;
@@ -95,6 +109,7 @@ static void on_op(void *context, uint64_t pass, uint32_t position)
     rank->waited_for = PEN_NO_RANK;
     rank->waited_ns = 0;
     rank->num_waits = 0;
+    rank->inside_ns = 0;
     pen_timed_engine_begin(rank->timed, factor, rank->is_fine[position]);
 }
 
@@ -108,6 +123,7 @@ static void on_send(void *context, uint32_t to, size_t length)
         sg_actor_suspend(sg_actor_self());
     }
     pen__link_load_add(rank->run->load, rank->number, to, (double)length);
+    rank->sent_to = to;
 }
 
 static void on_wait(void *context, uint32_t whom)
@@ -115,7 +131,8 @@ static void on_wait(void *context, uint32_t whom)
     struct rank *rank = context;
     rank->waits_for = whom;
     rank->since_ns = now_ns();
-    rank->run->result->waiting_for[rank->number] = whom;
+    rank->run->result->waiting_for[rank->number] =
+        rank->is_inside ? rank->sent_to : whom;
 }
 
 static void note_neighbour(struct rank *rank, uint32_t whom, double seconds)
@@ -153,6 +170,8 @@ static void on_resume(void *context)
     struct rank *rank = context;
     int64_t waited = now_ns() - rank->since_ns;
     rank->run->result->waiting_for[rank->number] = PEN_NO_RANK;
+    if (rank->is_inside)
+        return;
     if (rank->waits_for == PEN_NO_RANK) {
         note_wait(rank);
         rank->told->sums_sec += 1e-9 * (double)waited;
@@ -169,16 +188,18 @@ static void record(struct rank *rank, uint64_t pass, uint32_t position,
                    int64_t begin, int64_t ready, int64_t end)
 {
     struct pen_sim_result *result = rank->run->result;
-    if (result->trace == NULL)
+    uint32_t line =
+        pen__result_line(&rank->run->simulation->mesh, rank->number);
+    if (result->trace == NULL || line == PEN__NO_LINE)
         return;
-    struct pen_rank_trace *trace = &result->trace->ranks[rank->number];
+    struct pen_rank_trace *trace = &result->trace->ranks[line];
     uint64_t at = trace->head.num_events++;
     trace->events[at] = (struct pen_trace_event){.step = (uint32_t)pass,
                                                  .position = position,
                                                  .begin_ns = begin,
                                                  .ready_ns = ready,
                                                  .end_ns = end};
-    result->waited_for[rank->number][at] = rank->waited_for;
+    result->waited_for[line][at] = rank->waited_for;
 }
 
 static void on_done(void *context, uint64_t pass, uint32_t position,
@@ -187,7 +208,8 @@ static void on_done(void *context, uint64_t pass, uint32_t position,
     struct rank *rank = context;
     const struct pen_op *op = &rank->row->ops[position];
     if (pen_op_is_compute(op->kind) || op->kind == PEN_OP_STEP)
-        rank->told->busy_sec += 1e-9 * (double)(end - ready);
+        rank->told->busy_sec += 1e-9 * (double)(end - ready - rank->inside_ns);
+    rank->told->inside_sec += 1e-9 * (double)rank->inside_ns;
     if (op->kind == PEN_OP_STEP) { /* from the end of the pass to the norm */
         rank->told->all_sec +=
             1e-9 * (double)(ready - begin) - waited_between(rank, begin, ready);
@@ -212,6 +234,8 @@ static pen_status make_network(void *context, uint32_t part,
                                    .first_layer = rank->run->ranges[part].first,
                                    .num_layers = from->num_layers,
                                    .num_parameters = from->num_parameters};
+    if (simulation->messages != NULL)
+        timed.messages = &simulation->messages[timed.first_layer];
     return pen_timed_network_create(rank->timed, simulation->model->decoder,
                                     &timed, out, why);
 }
@@ -271,6 +295,8 @@ static pen_status run_trainer(struct rank *rank,
         .micro_batch = 1,
         .global_batch = step_batch(simulation),
         .transport = transport,
+        .tensor_size = simulation->mesh.sizes[PEN_AXIS_TENSOR],
+        .logical_tensor = simulation->mesh.sizes[PEN_AXIS_TENSOR],
         .schedule = simulation->schedule,
         .parts = rank->run->ranges,
         .sharding =
@@ -314,6 +340,7 @@ static pen_status live(struct pen__run *run, struct pen_text *why)
     status = pen_timed_engine_create(&rank.timed);
     if (status == PEN_OK) {
         pen_timed_engine_set_spend(rank.timed, spend, &rank);
+        pen_timed_engine_set_exchange(rank.timed, exchange);
         status = run_trainer(&rank, transport, why);
         pen_engine_free(pen_timed_engine(rank.timed));
     }

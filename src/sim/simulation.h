@@ -2,6 +2,7 @@
 #define PEN_SIM_SIMULATION_H
 
 #include "core/any_model.h"
+#include "core/layer_messages.h"
 #include "core/mesh.h"
 #include "core/trace.h"
 #include "culprits/blame.h"
@@ -39,6 +40,9 @@ struct pen_simulation {
     const struct pen_schedule *schedule; /* lowered and verified */
     const struct pen_sim_part *parts;    /* of the schedule */
     struct pen_mesh mesh;                /* of the ranks */
+    /* By layer of the model, between the ranks of a tensor group; NULL: there
+     * are no groups. */
+    const struct pen_layer_messages *messages;
     size_t message_bytes;   /* of activations or gradients between stages */
     bool is_blocking;       /* a sender waits until its bytes have left */
     uint32_t gradient_size; /* bytes of one gradient on its way */
@@ -69,6 +73,8 @@ struct pen_sim_result {
     uint32_t num_steps;
     struct pen_rank_seconds *ranks;
     uint32_t num_ranks;
+    uint32_t tensor_ranks; /* of a group */
+    uint32_t num_lines;    /* of the trace: the first ranks of groups */
     struct pen_sim_link links[PEN_SIM_MAX_LINKS]; /* the fullest first */
     uint32_t num_links;
     uint64_t num_messages;

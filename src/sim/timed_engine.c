@@ -7,6 +7,7 @@
 struct pen_timed_engine {
     struct pen_engine engine;
     pen_spend *spend;
+    pen_exchange_inside *exchange;
     void *context;
     double factor;
     bool is_fine;
@@ -29,6 +30,17 @@ void pen_timed_engine_set_spend(struct pen_timed_engine *timed,
 {
     timed->spend = spend;
     timed->context = context;
+}
+
+void pen_timed_engine_set_exchange(struct pen_timed_engine *timed,
+                                   pen_exchange_inside *exchange)
+{
+    timed->exchange = exchange;
+}
+
+void pen_timed_engine_exchange(struct pen_timed_engine *timed, double bytes)
+{
+    timed->exchange(timed->context, bytes);
 }
 
 void pen_timed_engine_begin(struct pen_timed_engine *timed, double factor,

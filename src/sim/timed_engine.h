@@ -25,6 +25,12 @@ struct pen_engine *pen_timed_engine(struct pen_timed_engine *timed);
 void pen_timed_engine_set_spend(struct pen_timed_engine *timed,
                                 pen_spend *spend, void *context);
 
+/* Messages inside a layer, of so many bytes; with the context of the above. */
+typedef void pen_exchange_inside(void *context, double bytes);
+void pen_timed_engine_set_exchange(struct pen_timed_engine *timed,
+                                   pen_exchange_inside *exchange);
+void pen_timed_engine_exchange(struct pen_timed_engine *timed, double bytes);
+
 /* Of the operation that begins: by what its seconds are multiplied. */
 void pen_timed_engine_begin(struct pen_timed_engine *timed, double factor,
                             bool is_fine);

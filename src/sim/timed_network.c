@@ -11,6 +11,7 @@ struct timed_layer {
     double forward_sec;
     double input_sec;
     double weight_sec;
+    struct pen_layer_messages messages;
     bool is_first; /* of its network */
     bool is_last;
 };
@@ -25,6 +26,21 @@ static void free_layer(struct pen__layer *layer)
     free(layer_of(layer));
 }
 
+/* The seconds of a pass in equal shares with a message behind each. */
+static void compute(const struct timed_layer *it, double seconds,
+                    const struct pen_pass_messages *sent, bool is_end)
+{
+    for (uint32_t i = 0; i < sent->count; i++) {
+        pen_timed_engine_owe(it->timed, seconds / sent->count);
+        pen_timed_engine_pay(it->timed, true);
+        pen_timed_engine_exchange(it->timed, sent->bytes);
+        pen_timed_engine_owe(it->timed, sent->after_sec);
+    }
+    if (sent->count == 0)
+        pen_timed_engine_owe(it->timed, seconds);
+    pen_timed_engine_pay(it->timed, is_end);
+}
+
 static void forward(struct pen__layer *layer, const struct pen__pass *pass,
                     const void *x, void *y)
 {
@@ -32,8 +48,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     (void)x;
     (void)y;
     (void)pass;
-    pen_timed_engine_owe(it->timed, it->forward_sec);
-    pen_timed_engine_pay(it->timed, it->is_last);
+    compute(it, it->forward_sec, &it->messages.forward, it->is_last);
 }
 
 static void backward_input(struct pen__layer *layer,
@@ -45,8 +60,7 @@ static void backward_input(struct pen__layer *layer,
     (void)x;
     (void)dy;
     (void)dx;
-    pen_timed_engine_owe(it->timed, it->input_sec);
-    pen_timed_engine_pay(it->timed, it->is_first);
+    compute(it, it->input_sec, &it->messages.input, it->is_first);
 }
 
 static void backward_weight(struct pen__layer *layer,
@@ -84,6 +98,8 @@ static pen_status add_layer(struct pen_network *network,
                                   .weight_sec = share * part->weight_sec,
                                   .is_first = index == 0,
                                   .is_last = index + 1 == part->num_layers};
+    if (part->messages != NULL)
+        layer->messages = part->messages[index];
     network->layers[index] = &layer->layer;
     network->building = part->first_layer + index;
     struct pen_network_parameter parameter = {

@@ -1,6 +1,7 @@
 #ifndef PEN_SIM_TIMED_NETWORK_H
 #define PEN_SIM_TIMED_NETWORK_H
 
+#include "core/layer_messages.h"
 #include "network/network.h"
 #include "sim/timed_engine.h"
 
@@ -17,6 +18,8 @@ struct pen_timed_part {
     uint32_t first_layer; /* as the model counts them */
     uint32_t num_layers;
     uint64_t num_parameters;
+    /* Of each layer, beside the seconds; NULL: none sends any. */
+    const struct pen_layer_messages *messages;
 };
 
 pen_status pen_timed_network_create(struct pen_timed_engine *timed,

@@ -89,7 +89,7 @@ same "near the planner" \
 # What a rank neither computes nor waits for is the same for all: what a step
 # takes behind everything.
 same "seconds are told once" "$(json 'max(abs(sum(d["simulated"]["steps_sec"])
-    - sum(r[k] for k in ("busy_sec", "pipeline_sec", "sums_sec", "all_sec"))
+    - sum(r[k] for k in ("busy_sec", "inside_sec", "pipeline_sec", "sums_sec", "all_sec"))
     - 2 * d["simulated"]["spent"]["other"]["mean_sec"])
     for r in d["simulated"]["per_rank"])
     < 0.01 * sum(d["simulated"]["steps_sec"])')" True
@@ -207,6 +207,40 @@ run 0 simulate --plan "$plan" --trace "$work/trace"
 run 0 view "$work/trace"
 out_has "rank"
 run 0 schedule check "$work/trace/schedule.pen"
+
+# ---- tensor groups ----
+# A rank per device, which sends what a training sends: 4 L + 2 arrays of R x H
+# and 3 R floats to each of log2 P partners, for every micro-batch.
+cat >"$work/four.yaml" <<'END'
+name: four
+devices:
+  - {kind: h100-sxm, count: 4}
+links:
+  - {level: node, bandwidth: 450 GB/s, latency: 3 us}
+END
+groups() { # MORE OF PREDICT...
+    run 0 predict --model preset:gpt2 --cluster "$work/four.yaml" --target penstock \
+        --seq-length 128 --global-batch-size 4 -o "$work/groups.json" "$@"
+}
+group=(--plan "$work/groups.json" --cluster "$work/four.yaml")
+groups --tp 4
+run 0 simulate "${group[@]}" --steps 1 --json
+same "ranks of a group" "$(json 'd["ranks"], d["devices"], d["replicas"]')" "(4, 4, 1)"
+same "bytes inside layers" "$(json '[l["bytes"] for l in d["simulated"]["links"]]')" \
+    "[$(python3 -c 'print(", ".join([str(2.0 * 4 * ((4 * 12 + 2) * 128 * 768 * 4 + 3 * 128 * 4))] * 8))')]"
+same "messages inside layers" "$(json 'd["simulated"]["messages"] - 4 * 2 * 4 * (4 * 12 + 3)')" 0
+same "their seconds" "$(json 'd["simulated"]["spent"]["inside"]["mean_sec"] > 0')" True
+groups --tp 2 --pp 2
+run 0 simulate "${group[@]}" --slow-rank 3=2 --trace "$work/grouped"
+out_has "messages inside layers"
+out_has "Rank 3 computes 2.0 times as long"
+same "the first rank of each group is recorded" "$(ls "$work/grouped" | grep -c '[.]trace$')" 2
+run 0 view "$work/grouped"
+run 0 simulate "${group[@]}" --json
+same "near the planner, with groups" \
+    "$(json "abs(d['simulated']['step_sec'] / d['predicted_sec'] - 1) < 0.05")" True
+run 1 simulate "${group[@]}" --fail rank-1@0.01
+out_has "rank 0 (row 0 of pipeline 0) waits for rank 1 (row 0 of pipeline 0), which failed"
 
 # ---- a sweep ----
 run 0 simulate --plan "$plan" --sweep slow-rank=3@1:2:0.5 --plot "$work/sweep.svg"

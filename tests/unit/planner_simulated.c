@@ -6,6 +6,7 @@
 #include "support/layout.h"
 #include "support/support.h"
 
+#include "planner/collective.h"
 #include "planner/simulated.h"
 
 #include <string.h>
@@ -147,6 +148,61 @@ static void receivers_join_the_parts_of_a_message(void **state)
     layout_release(&layout);
 }
 
+static double seconds_of(const struct pen_pass_messages *sent,
+                         const struct pen_cluster *cluster)
+{
+    const struct pen_device *device = &cluster->groups[0].device;
+    return sent->count *
+           (sent->after_sec + pen_message_latency(cluster, device, 1) +
+            sent->bytes / pen_message_bandwidth(cluster, device, 1));
+}
+
+/* Two ranks, so that each has one partner. */
+static void groups_of_this_program_send_what_is_in_the_seconds(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_simulated found;
+    struct pen_costs costs;
+    open_layout(&layout, 4, 2);
+    layout.plan->degrees[PEN_DEGREE_TP] = 2;
+    layout.plan->target = layout.setting.target = PEN_TARGET_PENSTOCK;
+    uint32_t num_layers = layout.model->num_layers;
+    simulate(&layout, &found);
+    assert_int_equal(
+        PEN_OK, pen_predict_costs(&layout.setting, layout.plan, &costs, NULL));
+    assert_int_equal(2, found.tensor_ranks);
+    uint32_t sums = 0;
+    double row_bytes = 2048.0 * layout.model->hidden * 2;
+    for (uint32_t i = 0; i < num_layers; i++) {
+        const struct pen_layer_messages *sent = &found.messages[i];
+        bool is_loss = i + 1 == num_layers;
+        sums += sent->forward.count + sent->input.count;
+        expect_close(is_loss ? 3 * 4 * 2048.0 : row_bytes, sent->forward.bytes,
+                     "forward");
+        expect_close(row_bytes, sent->input.bytes, "backward");
+    }
+    assert_int_equal(4 * layout.model->num_blocks + 3, sums);
+    expect_close(row_bytes, found.message_bytes, "whole, between stages");
+    expect_close(0, found.gather_sec, "nothing is joined");
+    const struct pen_layer_range *stage = &layout.plan->stages[1];
+    double sec = 0;
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
+        sec += seconds_of(&found.messages[i].forward, layout.cluster);
+    assert_true(sec > 0);
+    assert_true(found.stages[1].forward_sec < costs.items[1].forward_sec);
+    assert_true(found.stages[1].forward_sec + sec >=
+                costs.items[1].forward_sec * (1 - 1e-9));
+    pen_costs_release(&costs);
+    pen_simulated_release(&found);
+    layout.plan->target = layout.setting.target = PEN_TARGET_MEGATRON;
+    simulate(&layout, &found);
+    assert_int_equal(1, found.tensor_ranks);
+    assert_null(found.messages);
+    pen_simulated_release(&found);
+    layout_release(&layout);
+}
+
 static void expect_refusal(const struct layout *layout, const char *words)
 {
     struct pen_simulated found;
@@ -179,6 +235,7 @@ int main(void)
         cmocka_unit_test(sums_that_nobody_sends_are_in_the_seconds),
         cmocka_unit_test(zero3_sends_nothing_at_the_end),
         cmocka_unit_test(receivers_join_the_parts_of_a_message),
+        cmocka_unit_test(groups_of_this_program_send_what_is_in_the_seconds),
         cmocka_unit_test(what_cannot_be_simulated_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,8 +41,13 @@ static void begin(struct pen_sim_result *result, bool with_trace)
     for (uint32_t i = 0; i < STEPS; i++)
         result->step_sec[i] = 0.5 + i;
     for (uint32_t i = 0; i < RANKS; i++) {
-        result->ranks[i] = (struct pen_rank_seconds){1.0 + i, 2.0 + i, 3.0 + i,
-                                                     4.0 + i, i,       5.0 + i};
+        result->ranks[i] = (struct pen_rank_seconds){.busy_sec = 1.0 + i,
+                                                     .pipeline_sec = 2.0 + i,
+                                                     .sums_sec = 3.0 + i,
+                                                     .all_sec = 4.0 + i,
+                                                     .inside_sec = 6.0 + i,
+                                                     .longest_for = i,
+                                                     .longest_sec = 5.0 + i};
         result->waiting_for[i] = 40 + i;
     }
     strcpy(result->links[0].name, "rank-1.network");
@@ -89,6 +94,7 @@ static void expect_same(const struct pen_sim_result *expected,
         const struct pen_rank_seconds *other = &found->ranks[i];
         assert_true(one->busy_sec == other->busy_sec);
         assert_true(one->pipeline_sec == other->pipeline_sec);
+        assert_true(one->inside_sec == other->inside_sec);
         assert_true(one->sums_sec == other->sums_sec);
         assert_true(one->all_sec == other->all_sec);
         assert_int_equal(one->longest_for, other->longest_for);

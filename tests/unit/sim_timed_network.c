@@ -25,6 +25,9 @@ struct clock {
     double behind[64]; /* a layer, in the order of the calls */
     uint32_t layers[64];
     uint32_t num_behind;
+    double sent_at[8]; /* messages inside layers */
+    double sent_bytes;
+    uint32_t num_sent;
 };
 
 struct setting {
@@ -43,6 +46,14 @@ static void spend(void *context, double seconds)
     clock->num_spent++;
 }
 
+static void exchange(void *context, double bytes)
+{
+    struct clock *clock = context;
+    assert_true(clock->num_sent < 8);
+    clock->sent_at[clock->num_sent++] = clock->now_sec;
+    clock->sent_bytes += bytes;
+}
+
 static void look(void *context, uint32_t layer)
 {
     struct clock *clock = context;
@@ -51,18 +62,25 @@ static void look(void *context, uint32_t layer)
     clock->behind[clock->num_behind++] = clock->now_sec;
 }
 
-static void begin(struct setting *setting)
+static void begin_part(struct setting *setting,
+                       const struct pen_timed_part *made)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
     *setting = (struct setting){.network = NULL};
     assert_int_equal(PEN_OK, pen_timed_engine_create(&setting->timed));
     pen_timed_engine_set_spend(setting->timed, spend, &setting->clock);
+    pen_timed_engine_set_exchange(setting->timed, exchange);
     if (pen_any_model_load(&setting->model, "preset:gpt2", &why) != PEN_OK ||
-        pen_timed_network_create(setting->timed, setting->model.decoder, &part,
+        pen_timed_network_create(setting->timed, setting->model.decoder, made,
                                  &setting->network, &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
     pen_network_set_progress(setting->network, look, &setting->clock);
     pen_text_release(&why);
+}
+
+static void begin(struct setting *setting)
+{
+    begin_part(setting, &part);
 }
 
 static void end(struct setting *setting)
@@ -126,6 +144,31 @@ static void where_it_is_fine_each_layer_spends_its_own(void **state)
     pen_network_backward(setting.network, &setting.microbatch, NULL, NULL,
                          NULL);
     expect_behind(&setting, both, false);
+    end(&setting);
+}
+
+/* The second layer sends twice forward, the third once backward. */
+static void messages_stand_behind_equal_shares(void **state)
+{
+    (void)state;
+    static const struct pen_layer_messages messages[LAYERS] = {
+        [1] = {.forward = {2, 100, 0.5}}, [2] = {.input = {1, 7, 0.25}}};
+    struct pen_timed_part sending = part;
+    struct setting setting;
+    sending.messages = messages;
+    begin_part(&setting, &sending);
+    pen_network_forward(setting.network, &setting.microbatch, NULL, NULL, NULL);
+    assert_int_equal(2, setting.clock.num_sent);
+    expect_close(200, setting.clock.sent_bytes, "bytes");
+    expect_close(3, setting.clock.sent_at[0], "the first layer and a half");
+    expect_close(4.5, setting.clock.sent_at[1], "an addition later");
+    expect_close(9, setting.clock.now_sec, "forward and two additions");
+    setting.clock = (struct clock){.now_sec = 0};
+    pen_network_backward_input(setting.network, &setting.microbatch, NULL, NULL,
+                               NULL, NULL);
+    assert_int_equal(1, setting.clock.num_sent);
+    expect_close(8, setting.clock.sent_at[0], "two layers");
+    expect_close(16.25, setting.clock.now_sec, "input and an addition");
     end(&setting);
 }
 
@@ -209,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(passes_spend_the_seconds_of_their_part),
         cmocka_unit_test(where_it_is_fine_each_layer_spends_its_own),
+        cmocka_unit_test(messages_stand_behind_equal_shares),
         cmocka_unit_test(a_factor_is_of_the_operation_that_begins),
         cmocka_unit_test(what_is_owed_is_paid_once),
         cmocka_unit_test(the_optimizer_spends_its_seconds),

@@ -65,13 +65,13 @@ static json_t *ranks_json(const struct pen_sim_result *result)
     json_t *ranks = json_array();
     for (uint32_t i = 0; i < result->num_ranks; i++) {
         const struct pen_rank_seconds *rank = &result->ranks[i];
-        pen__json_append(&ranks,
-                         json_pack("{s:f, s:f, s:f, s:f, s:o, s:f}", "busy_sec",
-                                   rank->busy_sec, "pipeline_sec",
-                                   rank->pipeline_sec, "sums_sec",
-                                   rank->sums_sec, "all_sec", rank->all_sec,
-                                   "longest_for", rank_json(rank->longest_for),
-                                   "longest_sec", rank->longest_sec));
+        pen__json_append(
+            &ranks, json_pack("{s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "busy_sec",
+                              rank->busy_sec, "inside_sec", rank->inside_sec,
+                              "pipeline_sec", rank->pipeline_sec, "sums_sec",
+                              rank->sums_sec, "all_sec", rank->all_sec,
+                              "longest_for", rank_json(rank->longest_for),
+                              "longest_sec", rank->longest_sec));
     }
     return ranks;
 }

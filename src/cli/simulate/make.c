@@ -142,11 +142,21 @@ static const struct pen_cluster *links_of(struct pen__simulate_job *job)
     return &job->measured;
 }
 
+/* Ranks of a tensor group have neighbouring devices. */
+static void spread_groups(struct pen__simulate_job *job, uint32_t num_groups)
+{
+    uint32_t size = job->simulated.tensor_ranks;
+    for (uint32_t group = num_groups; group-- > 0;)
+        for (uint32_t i = size; i-- > 0;)
+            job->devices[group * size + i] = job->devices[group] + i;
+}
+
 static pen_status place_ranks(struct pen__simulate_job *job,
                               const struct pen__simulate_args *args,
                               struct pen_text *why)
 {
     const uint32_t *degrees = job->plan->degrees;
+    uint32_t tensor = job->simulated.tensor_ranks;
     const struct pen_mapping mapping = {
         .kind = (enum pen_mapping_kind)args->mapping,
         .num_replicas = degrees[PEN_DEGREE_DP],
@@ -154,7 +164,8 @@ static pen_status place_ranks(struct pen__simulate_job *job,
         .lockstep = degrees[PEN_DEGREE_TP] * degrees[PEN_DEGREE_CP],
         .node_size = pen_cluster_node_size(job->planning.cluster),
         .seed = args->seed};
-    uint64_t count = (uint64_t)mapping.num_replicas * mapping.num_rows;
+    uint64_t groups = (uint64_t)mapping.num_replicas * mapping.num_rows;
+    uint64_t count = groups * tensor;
     if (count <= UINT32_MAX)
         job->devices = calloc(count, sizeof *job->devices);
     if (job->devices == NULL) {
@@ -167,8 +178,11 @@ static pen_status place_ranks(struct pen__simulate_job *job,
                                       .is_uncontended = args->is_uncontended,
                                       .devices = job->devices,
                                       .num_ranks = (uint32_t)count,
-                                      .lockstep = mapping.lockstep};
-    return pen_mapping_devices(&mapping, job->devices, why);
+                                      .lockstep = mapping.lockstep / tensor};
+    pen_status status = pen_mapping_devices(&mapping, job->devices, why);
+    if (status == PEN_OK)
+        spread_groups(job, (uint32_t)groups);
+    return status;
 }
 
 static void fill_simulation(struct pen__simulate_job *job)
@@ -179,9 +193,12 @@ static void fill_simulation(struct pen__simulate_job *job)
     out->model = &job->model;
     out->schedule = simulated->schedule;
     out->parts = job->parts;
-    out->mesh =
-        pen_mesh_of(PEN_MESH_PIPELINE_FIRST, job->plan->degrees[PEN_DEGREE_PP],
-                    job->plan->degrees[PEN_DEGREE_DP]);
+    out->mesh = pen_mesh_split(pen_mesh_of(PEN_MESH_PIPELINE_FIRST,
+                                           job->plan->degrees[PEN_DEGREE_PP],
+                                           job->plan->degrees[PEN_DEGREE_DP] *
+                                               simulated->tensor_ranks),
+                               PEN_AXIS_TENSOR, simulated->tensor_ranks);
+    out->messages = simulated->messages;
     out->message_bytes = (size_t)simulated->message_bytes;
     out->is_blocking = simulated->is_blocking;
     out->gradient_size = simulated->gradient_bytes;

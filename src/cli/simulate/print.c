@@ -44,6 +44,8 @@ static const struct {
     size_t offset;
 } spendings[PEN__SIM_OTHER] = {
     {"busy", "computing", offsetof(struct pen_rank_seconds, busy_sec)},
+    {"inside", "messages inside layers",
+     offsetof(struct pen_rank_seconds, inside_sec)},
     {"pipeline", "waiting for the pipeline",
      offsetof(struct pen_rank_seconds, pipeline_sec)},
     {"sums", "waiting for sums", offsetof(struct pen_rank_seconds, sums_sec)},
@@ -113,6 +115,9 @@ static void print_shares(const struct pen__simulate_report *report,
         all_sec += shares[i].mean_sec;
     for (int i = 0; i < PEN__SIM_SPENDINGS; i++) {
         const struct pen__simulate_share *share = &shares[i];
+        if (report->job->simulated.tensor_ranks == 1 &&
+            strcmp(share->key, "inside") == 0)
+            continue;
         pen_table_add(&table, "%s", share->words);
         pen_table_add(&table, "%.4g s", share->mean_sec);
         pen_table_add(&table, "%.1f %%", 100 * share->mean_sec / all_sec);

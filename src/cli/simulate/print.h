@@ -34,8 +34,8 @@ struct pen__simulate_share {
     uint32_t worst; /* the rank with that */
 };
 
-/* Computing, waiting for three things, and the rest. */
-enum { PEN__SIM_OTHER = 4, PEN__SIM_SPENDINGS };
+/* Computing, four kinds of messages and waits, and the rest. */
+enum { PEN__SIM_OTHER = 5, PEN__SIM_SPENDINGS };
 
 void pen__simulate_shares(const struct pen_sim_result *result,
                           struct pen__simulate_share out[PEN__SIM_SPENDINGS]);
