@@ -93,7 +93,7 @@ static void decoder_tensor(const struct pen_model *model,
                                    .num_elements = from->form->num_elements,
                                    .is_trained = true};
     out->is_block_matrix = from->form->role == PEN_ROLE_MATRIX &&
-                           from->form->num_dims == 2 && from->layer > 0 &&
+                           from->form->num_dims >= 2 && from->layer > 0 &&
                            from->layer + 1 < model->num_layers;
     memcpy(out->name, from->name, sizeof out->name);
     memcpy(out->shape, from->form->shape, sizeof from->form->shape);

@@ -21,11 +21,13 @@ enum dimension {
     HIDDEN,
     HIDDEN_3, /* queries, keys and values */
     HEAD,     /* of one head */
-    QUERIES,  /* all heads together */
+    HEADS,
+    QUERIES, /* all heads together */
     KEYS,
     INNER, /* of the two-layer network in a block */
     EXPERTS,
     EXPERT_INNER,
+    EXPERT_WIDE,
     SHARED_INNER,
     QUERY_LOW,
     KEY_LOW,
@@ -62,27 +64,33 @@ struct row {
     enum condition condition;
     enum blocks blocks;
     const char *tail; /* of its name, where every expert has one */
+    bool is_stacked;  /* one tensor has those of all experts, [in, out] */
 };
 
 #define ROW(kind, part, role, name, rows, columns, condition)                  \
     {                                                                          \
         PEN_LAYER_##kind, PEN_PART_##part, PEN_ROLE_##role, name,              \
-            {rows, columns}, condition, BOTH, NULL                             \
+            {rows, columns}, condition, BOTH, NULL, false                      \
     }
 #define MLP_ROW(part, role, name, rows, columns, condition)                    \
     {                                                                          \
         PEN_LAYER_BLOCK, PEN_PART_##part, PEN_ROLE_##role, name,               \
-            {rows, columns}, condition, DENSE, NULL                            \
+            {rows, columns}, condition, DENSE, NULL, false                     \
     }
 #define BESIDE_ROW(part, role, name, rows, columns, condition)                 \
     {                                                                          \
         PEN_LAYER_BLOCK, PEN_PART_##part, PEN_ROLE_##role, name,               \
-            {rows, columns}, condition, SPARSE, NULL                           \
+            {rows, columns}, condition, SPARSE, NULL, false                    \
     }
 #define SPARSE_ROW(part, name, rows, columns, tail)                            \
     {                                                                          \
         PEN_LAYER_BLOCK, PEN_PART_##part, PEN_ROLE_MATRIX, name,               \
-            {rows, columns}, ALWAYS, SPARSE, tail                              \
+            {rows, columns}, ALWAYS, SPARSE, tail, false                       \
+    }
+#define STACK_ROW(part, role, name, rows, columns)                             \
+    {                                                                          \
+        PEN_LAYER_BLOCK, PEN_PART_##part, PEN_ROLE_##role, name,               \
+            {rows, columns}, ALWAYS, SPARSE, NULL, true                        \
     }
 
 /* clang-format off */
@@ -180,6 +188,18 @@ static const struct row qwen3_moe_rows[] = {
     SPARSE_ROW(EXPERT_DOWN, "mlp.experts.", HIDDEN, EXPERT_INNER, ".down_proj.weight"),
     LLAMA_HEAD,
 };
+
+static const struct row gpt_oss_rows[] = {
+    LLAMA_ATTENTION,
+    BESIDE_ROW(SINKS, BIAS, "self_attn.sinks", HEADS, NONE, ALWAYS),
+    SPARSE_ROW(ROUTER, "mlp.router.weight", EXPERTS, HIDDEN, NULL),
+    BESIDE_ROW(ROUTER_BIAS, BIAS, "mlp.router.bias", EXPERTS, NONE, ALWAYS),
+    STACK_ROW(EXPERT_WIDE, MATRIX, "mlp.experts.gate_up_proj", HIDDEN, EXPERT_WIDE),
+    STACK_ROW(EXPERT_WIDE_BIAS, BIAS, "mlp.experts.gate_up_proj_bias", EXPERT_WIDE, NONE),
+    STACK_ROW(EXPERT_DOWN, MATRIX, "mlp.experts.down_proj", EXPERT_INNER, HIDDEN),
+    STACK_ROW(EXPERT_DOWN_BIAS, BIAS, "mlp.experts.down_proj_bias", HIDDEN, NONE),
+    LLAMA_HEAD,
+};
 /* clang-format on */
 
 /* The rows of each family that trains. */
@@ -196,6 +216,7 @@ static const struct {
     [PEN_FAMILY_QWEN3_MOE] = {qwen3_moe_rows, COUNT_OF(qwen3_moe_rows)},
     [PEN_FAMILY_DEEPSEEK_V2] = {deepseek_rows, COUNT_OF(deepseek_rows)},
     [PEN_FAMILY_DEEPSEEK_V3] = {deepseek_rows, COUNT_OF(deepseek_rows)},
+    [PEN_FAMILY_GPT_OSS] = {gpt_oss_rows, COUNT_OF(gpt_oss_rows)},
 };
 
 static bool is_gpt2(const struct pen_model *model)
@@ -218,6 +239,8 @@ static uint64_t length_of(const struct pen_model *model, enum dimension which)
         return (uint64_t)model->hidden * 3;
     case HEAD:
         return model->head_dim;
+    case HEADS:
+        return model->num_heads;
     case QUERIES:
         return (uint64_t)model->num_heads * model->head_dim;
     case KEYS:
@@ -228,6 +251,8 @@ static uint64_t length_of(const struct pen_model *model, enum dimension which)
         return model->num_experts;
     case EXPERT_INNER:
         return model->expert_intermediate;
+    case EXPERT_WIDE:
+        return 2 * (uint64_t)model->expert_intermediate;
     case SHARED_INNER:
         return model->shared_intermediate;
     case QUERY_LOW:
@@ -284,16 +309,21 @@ static void fill_form(const struct pen_model *model, const struct row *row,
                       struct pen_tensor_form *form)
 {
     bool is_linear = row->kind == PEN_LAYER_BLOCK && row->shape[1] != NONE;
+    bool is_input_first = is_gpt2(model) || row->is_stacked;
     *form =
         (struct pen_tensor_form){.part = row->part,
                                  .role = row->role,
-                                 .is_input_first = is_gpt2(model) && is_linear,
+                                 .is_input_first = is_input_first && is_linear,
                                  .name = row->name,
                                  .tail = row->tail,
-                                 .num_dims = row->shape[1] == NONE ? 1 : 2,
-                                 .shape = {length_of(model, row->shape[0]),
-                                           length_of(model, row->shape[1])}};
-    form->num_elements = form->shape[0] * form->shape[1];
+                                 .is_stacked = row->is_stacked,
+                                 .num_elements = 1};
+    if (row->is_stacked)
+        form->shape[form->num_dims++] = model->num_experts;
+    for (int i = 0; i < 2 && row->shape[i] != NONE; i++)
+        form->shape[form->num_dims++] = length_of(model, row->shape[i]);
+    for (uint32_t i = 0; i < form->num_dims; i++)
+        form->num_elements *= form->shape[i];
 }
 
 /* The list of tensors that layers of this kind have, by the MLP of a block. */

@@ -77,6 +77,7 @@ struct pen_rope {
     double mscale;    /* and what the length of heads depends on */
     double mscale_all_dim;
     double attention_factor; /* of cosines and sines; 0: by the two above */
+    bool has_exact_ends;     /* YaRN: no whole pairs where the passage ends */
     bool is_unknown;         /* scaled in a way that is not computed */
 };
 
@@ -160,6 +161,7 @@ enum pen_part {
     PEN_PART_V_BIAS,
     PEN_PART_Q_NORM, /* per head, before the rotation */
     PEN_PART_K_NORM,
+    PEN_PART_SINKS, /* a logit of each head that no position has */
     PEN_PART_ATTENTION_OUT,
     PEN_PART_ATTENTION_OUT_BIAS,
     PEN_PART_MLP_NORM,
@@ -174,10 +176,14 @@ enum pen_part {
     PEN_PART_SHARED_UP,
     PEN_PART_SHARED_DOWN,
     PEN_PART_ROUTER,
+    PEN_PART_ROUTER_BIAS,
     PEN_PART_ROUTER_OFFSET, /* added to scores for the choice alone */
     PEN_PART_EXPERT_GATE,   /* and the next two: one of each expert */
     PEN_PART_EXPERT_UP,
     PEN_PART_EXPERT_DOWN,
+    PEN_PART_EXPERT_WIDE, /* gate and up, whose outputs take turns */
+    PEN_PART_EXPERT_WIDE_BIAS,
+    PEN_PART_EXPERT_DOWN_BIAS,
     PEN_PART_FINAL_NORM,
     PEN_PART_FINAL_NORM_BIAS,
     PEN_PART_HEAD,
@@ -197,8 +203,9 @@ struct pen_tensor_form {
     bool is_input_first; /* a matrix stored [in, out], as GPT-2 does */
     const char *name;    /* behind the prefix of the layer; a constant */
     const char *tail;    /* behind the number of an expert; NULL without */
+    bool is_stacked;     /* the first dimension counts experts */
     uint32_t num_dims;
-    uint64_t shape[2];
+    uint64_t shape[3];
     uint64_t num_elements;
 };
 
@@ -253,6 +260,8 @@ struct pen_model {
     bool has_neighbour_rope; /* neighbours in a head turn, not its halves */
     bool has_router_bias;
     bool has_expert_bias;
+    double gate_alpha; /* of gates that are clamped: gate_limit is above 0 */
+    double gate_limit;
     uint32_t num_mtp_layers; /* predict further tokens; in no other count */
 
     /* Latent attention; kv_lora_rank is 0 where there is none. */

@@ -122,6 +122,7 @@ static pen_status read_yarn(const struct pen_json *json, struct pen_rope *rope,
                    {"mscale", &rope->mscale},
                    {"mscale_all_dim", &rope->mscale_all_dim},
                    {"attention_factor", &rope->attention_factor}};
+    bool is_truncated = true;
     rope->beta_fast = 32;
     rope->beta_slow = 1;
     pen_status status = pen_json_read_integer(
@@ -131,7 +132,8 @@ static pen_status read_yarn(const struct pen_json *json, struct pen_rope *rope,
         status = pen__config_number(json, numbers[i].key, 0, 1e6,
                                     numbers[i].out, why);
     if (status == PEN_OK)
-        status = pen__config_demand(json, "truncate", true, why);
+        status = pen__config_flag(json, "truncate", &is_truncated, why);
+    rope->has_exact_ends = !is_truncated;
     if (status != PEN_OK || (rope->beta_fast > 0 && rope->beta_slow > 0))
         return status;
     pen_why(why, "%sbeta_fast and beta_slow must be above 0", json->path);
@@ -473,7 +475,8 @@ static pen_status read_planned(const struct pen_json *json,
     bool has_scaling = model->family == PEN_FAMILY_MIXTRAL ||
                        model->family == PEN_FAMILY_QWEN3_MOE ||
                        model->family == PEN_FAMILY_DEEPSEEK_V2 ||
-                       model->family == PEN_FAMILY_DEEPSEEK_V3;
+                       model->family == PEN_FAMILY_DEEPSEEK_V3 ||
+                       model->family == PEN_FAMILY_GPT_OSS;
     if (status != PEN_OK || !has_scaling)
         return status;
     struct pen_rope rope = model->rope;

@@ -120,6 +120,8 @@ static const struct row gpt_oss_rows[] = {
     ROW("num_experts_per_tok", COUNT, experts_per_token, EXPERTS, 4, "experts_per_token"),
     ROW("attention_bias", FLAG, has_qkv_bias, 1, true, NULL),
     ROW("sliding_window", COUNT, window, POSITIONS, 128, NULL),
+    ROW("swiglu_alpha", REAL, gate_alpha, 1e6, 1.702, NULL),
+    ROW("swiglu_limit", REAL, gate_limit, 1e6, 7, NULL),
 };
 
 #define LATENT_ROWS \
@@ -316,10 +318,24 @@ static pen_status check_layer_types(const struct pen_json *json,
     return PEN_OK;
 }
 
+/* What transformers takes where a file says nothing of positions. */
+static void set_gpt_oss_rope(struct pen_rope *rope)
+{
+    rope->kind = PEN_ROPE_YARN;
+    rope->factor = 32;
+    rope->beta_fast = 32;
+    rope->beta_slow = 1;
+    rope->original_positions = 4096;
+    rope->has_exact_ends = true;
+}
+
 static pen_status finish_gpt_oss(const struct pen_json *json,
                                  struct pen_model *model, struct pen_text *why)
 {
     model->rope.kind = PEN_ROPE_DEFAULT;
+    if (!pen__config_has(json, "rope_parameters") &&
+        !pen__config_has(json, "rope_scaling"))
+        set_gpt_oss_rope(&model->rope);
     model->has_attention_out_bias = model->has_qkv_bias;
     model->has_attention_sinks = true;
     model->has_alternate_windows = true;

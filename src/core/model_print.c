@@ -63,15 +63,22 @@ static void add_yarn(const struct pen_rope *rope, struct pen_text *out)
         pen__config_add_real(out, "mscale_all_dim", rope->mscale_all_dim);
     if (rope->attention_factor > 0)
         pen__config_add_real(out, "attention_factor", rope->attention_factor);
+    if (rope->has_exact_ends)
+        pen__config_add_flag(out, "truncate", false);
 }
 
-static void add_scaling(const struct pen_rope *rope, struct pen_text *out)
+static void add_scaling(const struct pen_model *model, struct pen_text *out)
 {
+    const struct pen_rope *rope = &model->rope;
     static const char *const types[] = {[PEN_ROPE_LINEAR] = "linear",
                                         [PEN_ROPE_LLAMA3] = "llama3",
                                         [PEN_ROPE_YARN] = "yarn"};
-    if (rope->kind < PEN_ROPE_LINEAR)
+    if (rope->kind < PEN_ROPE_LINEAR) {
+        if (model->family == PEN_FAMILY_GPT_OSS) /* else it is YaRN */
+            pen_text_add_string(
+                out, ",\n  \"rope_scaling\": {\"rope_type\": \"default\"}");
         return;
+    }
     bool is_llama3 = rope->kind == PEN_ROPE_LLAMA3;
     pen_text_add(out, ",\n  \"rope_scaling\": {\n  \"rope_type\": \"%s\"",
                  types[rope->kind]);
@@ -119,7 +126,7 @@ static void add_llama(const struct pen_model *model, struct pen_text *out)
         pen__config_add_flag(out, "attention_bias",
                              model->has_attention_out_bias);
     pen__config_add_real(out, "rope_theta", model->rope.theta);
-    add_scaling(&model->rope, out);
+    add_scaling(model, out);
     add_window(model, out);
 }
 
@@ -140,7 +147,7 @@ void pen_model_print(const struct pen_model *model, struct pen_text *out)
         pen__model_print_general(model, out);
     else if (model->family >= PEN_FAMILY_OPT) {
         pen__model_print_planned(model, out);
-        add_scaling(&model->rope, out);
+        add_scaling(model, out);
     } else if (model->family == PEN_FAMILY_GPT2)
         add_gpt2(model, out);
     else

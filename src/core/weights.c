@@ -361,6 +361,24 @@ pen_status pen_weights_check(const struct pen_safetensor *tensor,
     return PEN_OK;
 }
 
+/* GPT-OSS is published with experts of four bits, in blocks with scales. */
+static pen_status refuse_missing(const struct pen_weights *weights,
+                                 const char *name, struct pen_text *why)
+{
+    char blocks[PEN_TENSOR_NAME_SIZE + sizeof "_blocks"];
+    (void)snprintf(blocks, sizeof blocks, "%s_blocks", name);
+    if (pen_weights_find(weights, blocks) == NULL) {
+        pen_why(why, "the weights have no tensor %s", name);
+        return PEN_INVALID;
+    }
+    pen_why(why,
+            "the weights have %s in MXFP4, which is not read; load the model "
+            "in transformers with Mxfp4Config(dequantize=True) and save it, "
+            "then give that folder",
+            name);
+    return PEN_INVALID;
+}
+
 pen_status pen_weights_find_tensor(const struct pen_weights *weights,
                                    const struct pen_model *model,
                                    uint32_t tensor,
@@ -373,10 +391,8 @@ pen_status pen_weights_find_tensor(const struct pen_weights *weights,
     if (found == NULL)
         found =
             pen_weights_find(weights, pen_model_bare_name(model, info.name));
-    if (found == NULL) {
-        pen_why(why, "the weights have no tensor %s", info.name);
-        return PEN_INVALID;
-    }
+    if (found == NULL)
+        return refuse_missing(weights, info.name, why);
     pen_status status = pen_weights_check(found, info.name, info.form->num_dims,
                                           info.form->shape, why);
     if (status != PEN_OK)

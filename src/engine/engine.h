@@ -150,6 +150,7 @@ struct pen_router {
     double aux;
     double z;
     struct pen_parameter *weight; /* vectors: experts x inputs */
+    struct pen_parameter *bias;   /* 1 x experts, of logits; may be NULL */
 };
 
 /* What the forward of a router leaves for its backward. */
@@ -281,6 +282,38 @@ struct pen_swiglu {
     size_t rows;
     size_t width;
     size_t stride;
+};
+
+/*
+ * out = g sigmoid(alpha g) (u + 1), where g is at most `limit` and u from
+ * -limit to limit. Gates and ups take turns in a row of 2 * width numbers. What
+ * is clamped has no gradient.
+ */
+struct pen_clamped_gate {
+    size_t rows;
+    size_t width;
+    double alpha;
+    double limit;
+};
+
+/*
+ * One more logit of each head, which belongs to no position: attention weights
+ * add up to less than one. It comes behind an attention without it, and its
+ * backward before that of the attention, which needs no change: with the lse of
+ * all logits it finds the right weights, for the sink has no value.
+ */
+struct pen_sinks {
+    size_t batch;
+    size_t sequence;
+    size_t heads;
+    size_t head_size;
+    struct pen_parameter *logits; /* 1 x heads */
+};
+
+/* A bias of copies of rows that is multiplied by the gates of their slots. */
+struct pen_gated_bias {
+    struct pen_dispatch dispatch; /* `rows` times `chosen` copies */
+    struct pen_parameter *bias;   /* 1 x width */
 };
 
 /*
@@ -657,7 +690,39 @@ struct pen_engine_ops {
                           const void *gates, const void *x, const void *dy,
                           void *dgates, void *dx);
 
-    /* NULL in an engine without experts, too. */
+    /* These nine are NULL in an engine without experts, too. */
+    void (*clamped_gate_forward)(struct pen_engine *engine,
+                                 const struct pen_clamped_gate *gate,
+                                 const void *x, void *y);
+    void (*clamped_gate_backward)(struct pen_engine *engine,
+                                  const struct pen_clamped_gate *gate,
+                                  const void *x, const void *dy, void *dx);
+
+    /* Adds to y, or to dgates. */
+    void (*gated_bias_forward)(struct pen_engine *engine,
+                               const struct pen_gated_bias *bias,
+                               const void *gates, void *y);
+    void (*gated_bias_backward_input)(struct pen_engine *engine,
+                                      const struct pen_gated_bias *bias,
+                                      const void *dy, void *dgates);
+    void (*gated_bias_backward_weight)(struct pen_engine *engine,
+                                       const struct pen_gated_bias *bias,
+                                       const void *gates, const void *dy);
+
+    /*
+     * Changes out and lse of attention. slopes: one stat per head, for the
+     * backward of the weight.
+     */
+    void (*sinks_forward)(struct pen_engine *engine,
+                          const struct pen_sinks *sinks, void *out, void *lse);
+    void (*sinks_backward_input)(struct pen_engine *engine,
+                                 const struct pen_sinks *sinks, const void *out,
+                                 const void *lse, const void *dout,
+                                 void *slopes);
+    void (*sinks_backward_weight)(struct pen_engine *engine,
+                                  const struct pen_sinks *sinks,
+                                  const void *slopes);
+
     void (*copy_columns)(struct pen_engine *engine,
                          const struct pen_columns *columns, const void *x,
                          void *y);

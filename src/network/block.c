@@ -35,6 +35,7 @@
 struct piece {
     struct pen__projection projection;
     struct pen_attention attention;
+    struct pen_sinks sinks; /* without logits: none */
     struct pen_linear out;
     struct pen_linear up;     /* to wide: with the gate before it */
     struct pen_swiglu swiglu; /* without gate: rows and width only */
@@ -47,7 +48,7 @@ struct piece {
     /* In the stash, or in the hold when computed again. */
     size_t attended, wide;
     /* In the hold; what slices share is in the slopes, as in the context. */
-    size_t projected_gradient, wide_gradient;
+    size_t projected_gradient, wide_gradient, sink_slopes;
 };
 
 struct block {
@@ -461,6 +462,9 @@ static void attend(const struct block *block, const struct piece *piece,
                                              heads.first_k, heads.first_v,
                                              it.out, it.lse);
     }
+    if (piece->sinks.logits != NULL)
+        pass->engine->ops->sinks_forward(pass->engine, &piece->sinks, all.out,
+                                         all.lse);
 }
 
 /* From the gradient of what attention gave to those of q, k and v. */
@@ -478,6 +482,10 @@ static void attend_back(struct block *block, const struct piece *piece,
                                       pen__at(pass->scratch, block->shares));
     struct queries all = {heads.q, to.q, attended_of(block, piece, pass),
                           dattended, lse_of(block, piece, pass)};
+    if (piece->sinks.logits != NULL)
+        pass->engine->ops->sinks_backward_input(
+            pass->engine, &piece->sinks, all.out, all.lse, dattended,
+            pen__at(pass->hold, piece->sink_slopes));
     for (uint32_t n = values.chunks.count; n-- > 0;) {
         struct pen_attention attention = attention_of(piece, &values.chunks, n);
         struct queries it = queries_at(block, &attention, all, n);
@@ -706,6 +714,9 @@ static void backward_weight(struct pen__layer *layer,
         const struct piece *piece = &block->pieces[i];
         ops->linear_backward_weight(engine, &piece->out,
                                     values_of(block, piece, pass), dmiddle);
+        if (piece->sinks.logits != NULL)
+            ops->sinks_backward_weight(engine, &piece->sinks,
+                                       pen__at(pass->hold, piece->sink_slopes));
         const struct pen__room values = room_of_values(piece, pass);
         const struct pen__room slopes = room_of_slopes(piece, pass);
         pen__projection_backward_weight(&piece->projection, engine, a, &values,
@@ -780,6 +791,9 @@ static pen_status add_heads(struct piece *piece, struct pen_network *network,
         pen__projection_init(&piece->projection, network, layer, number, why);
     if (status == PEN_OK)
         status = pen__add_linear(network, layer, &out, 1, &piece->out, why);
+    if (status == PEN_OK)
+        status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
+                               PEN_PART_SINKS, &piece->sinks.logits, why);
     network->adding_piece = 0;
     if (status != PEN_OK)
         return status;
@@ -792,6 +806,10 @@ static pen_status add_heads(struct piece *piece, struct pen_network *network,
     pen__projection_strides(&piece->projection, &piece->attention);
     if (options->context.total > 1)
         piece->attention.kv_stride = pair_width(piece);
+    piece->sinks.batch = options->batch;
+    piece->sinks.sequence = piece->attention.sequence;
+    piece->sinks.heads = piece->attention.heads;
+    piece->sinks.head_size = piece->attention.head_size;
     return prepare_attention(piece, options, why);
 }
 
@@ -972,6 +990,9 @@ static void lay_out(struct block *block, const struct pen_tensor_share *tensor)
             pen__take(&base->hold_bytes, piece->projection.hold_bytes);
         piece->wide_gradient =
             pen__take(&base->hold_bytes, row * piece->swiglu.stride);
+        if (piece->sinks.logits != NULL)
+            piece->sink_slopes = pen__take(
+                &base->hold_bytes, block->shape.stat * piece->attention.heads);
     }
     lay_out_experts(block);
     base->slopes_bytes = base->context_bytes;

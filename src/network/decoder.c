@@ -85,16 +85,22 @@ static struct pen_tensor_piece cut_tensor(const struct pen_tensor_form *form,
 
 /* Vectors lie in one row, one behind the other; matrices one below the other.
  */
-static void append_tensor(const struct pen_model *model, uint32_t tensor,
+static void append_tensor(const struct pen_network *network, uint32_t tensor,
                           const struct pen__cut *cut,
                           struct pen_network_parameter *into)
 {
     struct pen_tensor_info info;
-    pen_model_tensor(model, tensor, &info);
+    pen_model_tensor(network->options.model, tensor, &info);
     const struct pen_tensor_form *form = info.form;
     struct pen_tensor_piece piece = cut_tensor(form, cut);
     size_t first = pen_network_count(into);
-    if (form->num_dims == 1) {
+    if (form->is_stacked) {
+        into->number = network->adding_expert;
+        piece.first_row = network->adding_expert;
+        piece.num_rows = 1;
+        into->rows = form->is_input_first ? (size_t)form->shape[2] : 1;
+        into->columns = (size_t)form->shape[1];
+    } else if (form->num_dims == 1) {
         into->rows = 1;
         into->columns += (size_t)piece.num_rows;
     } else if (form->is_input_first) {
@@ -122,7 +128,7 @@ pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
         uint32_t tensor = pen_model_find_expert_part(
             model, layer, network->adding_expert, parts[i].part);
         if (tensor < model->num_tensors)
-            append_tensor(model, tensor, &parts[i].cut, &added);
+            append_tensor(network, tensor, &parts[i].cut, &added);
     }
     *out = NULL;
     if (added.num_slices == 0)
@@ -192,6 +198,15 @@ pen_status pen__add_linear(struct pen_network *network, uint32_t layer,
     if (status == PEN_OK)
         status = engine->ops->linear_prepare(engine, out, why);
     return status;
+}
+
+uint32_t pen_tensor_numbers(const struct pen_any_model *model, uint32_t pieces)
+{
+    const struct pen_model *decoder = model->decoder;
+    if (pieces > 1)
+        return pieces * PEN_MAX_PARAMETER_TENSORS;
+    return decoder != NULL && decoder->has_expert_bias ? decoder->num_experts
+                                                       : 1;
 }
 
 pen_status pen_network_check_pieces(const struct pen_model *model,

@@ -162,6 +162,22 @@ static void *results_of(const struct pen__experts *self,
                    self->num_sources == 1 ? self->copies : self->returning);
 }
 
+/* The bias of the last product, of the rows of one expert: its gate multiplies
+ * it, too. No bias where the model has none. */
+static bool gated_bias_of(const struct turn *turn,
+                          const struct pen__experts_pass *pass,
+                          struct pen_gated_bias *out)
+{
+    const struct pen__experts *self = turn->experts;
+    const int32_t *order = pen__at(pass->stash, self->order);
+    *out = (struct pen_gated_bias){.dispatch = {.rows = turn->count,
+                                                .chosen = 1,
+                                                .width = self->shape.hidden,
+                                                .order = order + turn->first},
+                                   .bias = self->down_bias[turn->expert]};
+    return out->bias != NULL;
+}
+
 /* Copies of the input with their gates, to their experts. */
 static void send_input(struct pen__experts *self,
                        const struct pen__experts_pass *pass, const void *b)
@@ -288,8 +304,12 @@ static void activate(const struct pen__experts *self,
         const struct pen_swiglu swiglu = swiglu_of(self, pass, source);
         void *wide =
             source_rows(self, source, wide_of(self, pass), self->swiglu.stride);
-        ops->swiglu_forward(pass->engine, &swiglu, wide, up_half(self, wide),
-                            source_rows(self, source, to, self->swiglu.width));
+        void *out = source_rows(self, source, to, self->swiglu.width);
+        if (self->clamped.limit > 0)
+            ops->clamped_gate_forward(pass->engine, &self->clamped, wide, out);
+        else
+            ops->swiglu_forward(pass->engine, &swiglu, wide,
+                                up_half(self, wide), out);
     }
 }
 
@@ -350,6 +370,11 @@ void pen__experts_forward(struct pen__experts *self,
         engine->ops->linear_forward(
             engine, &down, rows_of(&turn, inner, self->swiglu.width), NULL,
             rows_of(&turn, results, self->shape.hidden));
+        struct pen_gated_bias bias;
+        if (gated_bias_of(&turn, pass, &bias))
+            engine->ops->gated_bias_forward(
+                engine, &bias, gates_of(self, pass, turn.source),
+                rows_of(&turn, results, self->shape.hidden));
     }
     const struct pen_dispatch dispatch =
         dispatch_of(self, pass, self->shape.hidden);
@@ -388,8 +413,12 @@ static void backward_activation(const struct pen__experts *self,
     engine->ops->gate_backward(engine, &gating, gates_of(self, pass, source),
                                activated, dinner,
                                gate_gradients_of(self, pass, source), dinner);
-    engine->ops->swiglu_backward(engine, &swiglu, wide, up_half(self, wide),
-                                 dinner, dwide, up_half(self, dwide));
+    if (self->clamped.limit > 0)
+        engine->ops->clamped_gate_backward(engine, &self->clamped, wide, dinner,
+                                           dwide);
+    else
+        engine->ops->swiglu_backward(engine, &swiglu, wide, up_half(self, wide),
+                                     dinner, dwide, up_half(self, dwide));
 }
 
 /* From the gradient of the results to that of wide, and of the gates. */
@@ -410,6 +439,12 @@ static void backward_results(struct pen__experts *self,
     activate(self, pass, pen__at(pass->scratch, self->activated));
     for (uint32_t source = 0; source < self->num_sources; source++)
         backward_activation(self, pass, source);
+    struct pen_gated_bias bias;
+    for (struct turn turn = turns_of(self, pass); next_turn(&turn);)
+        if (gated_bias_of(&turn, pass, &bias))
+            engine->ops->gated_bias_backward_input(
+                engine, &bias, rows_of(&turn, dresults, self->shape.hidden),
+                gate_gradients_of(self, pass, turn.source));
     return_gate_gradients(self, pass);
 }
 
@@ -521,6 +556,12 @@ void pen__experts_backward_weight(struct pen__experts *self,
                          ? copy_rows(self, pass, dy)
                          : pen__at(pass->hold, self->arrived_gradient);
     add_gradients(self, pass, self->num_owned, inner_of(self, pass), dresults);
+    struct pen_gated_bias bias;
+    for (struct turn turn = turns_of(self, pass); next_turn(&turn);)
+        if (gated_bias_of(&turn, pass, &bias))
+            engine->ops->gated_bias_backward_weight(
+                engine, &bias, gates_of(self, pass, turn.source),
+                rows_of(&turn, dresults, self->shape.hidden));
     add_gradients(self, pass, 0, input_rows(self, pass, b),
                   pen__at(pass->hold, self->wide_gradient));
     close_gradients(self);
@@ -560,7 +601,8 @@ static pen_status add_product(struct pen__experts *self,
                               size_t number, struct pen_text *why)
 {
     static const struct pen__part up[] = {{.part = PEN_PART_EXPERT_GATE},
-                                          {.part = PEN_PART_EXPERT_UP}};
+                                          {.part = PEN_PART_EXPERT_UP},
+                                          {.part = PEN_PART_EXPERT_WIDE}};
     static const struct pen__part down[] = {{.part = PEN_PART_EXPERT_DOWN}};
     struct pen_engine *engine = network->options.engine;
     bool is_up = number < self->num_owned;
@@ -571,9 +613,15 @@ static pen_status add_product(struct pen__experts *self,
                                .is_ragged = true};
     pen_status status =
         pen__add_parameter(network, layer, PEN_PARAMETER_DENSE,
-                           is_up ? up : down, is_up ? 2 : 1, &out->weight, why);
+                           is_up ? up : down, is_up ? 3 : 1, &out->weight, why);
     if (status == PEN_OK && self->num_sources > 1)
         status = add_gradient(self, network, &self->gradients[number], why);
+    if (status == PEN_OK)
+        status = pen__add_part(
+            network, layer, PEN_PARAMETER_VECTORS,
+            is_up ? PEN_PART_EXPERT_WIDE_BIAS : PEN_PART_EXPERT_DOWN_BIAS,
+            is_up ? &out->bias : &self->down_bias[number - self->num_owned],
+            why);
     return status == PEN_OK ? engine->ops->linear_prepare(engine, out, why)
                             : status;
 }
@@ -590,6 +638,9 @@ static pen_status add_parameters(struct pen__experts *self,
         status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
                                PEN_PART_ROUTER_OFFSET, &offset, why);
     self->router.offset = offset;
+    if (status == PEN_OK)
+        status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
+                               PEN_PART_ROUTER_BIAS, &self->router.bias, why);
     uint32_t first =
         self->num_sources > 1 ? self->group->self * self->num_owned : 0;
     bool had_no_room = network->options.has_no_room;
@@ -675,6 +726,14 @@ static pen_status check(const struct pen_network *network, struct pen_text *why)
                 options->model->experts_per_token, most);
         return PEN_INVALID;
     }
+    if (share > 1 && options->model->has_expert_bias) {
+        pen_why(why,
+                "experts of model_type \"%s\" cannot be dealt out: one "
+                "tensor has all of a block; drop "
+                "--expert-model-parallel-size",
+                pen_model_type(options->model));
+        return PEN_INVALID;
+    }
     if (share > 1 && options->model->num_experts % share != 0) {
         pen_why(why,
                 "the %u experts of the model cannot be dealt out evenly over "
@@ -691,7 +750,8 @@ static pen_status make_arrays(struct pen__experts *self)
 {
     self->up = calloc(self->num_owned, sizeof *self->up);
     self->down = calloc(self->num_owned, sizeof *self->down);
-    if (self->up == NULL || self->down == NULL)
+    self->down_bias = calloc(self->num_owned, sizeof *self->down_bias);
+    if (self->up == NULL || self->down == NULL || self->down_bias == NULL)
         return PEN_NOMEM;
     if (self->num_sources == 1)
         return PEN_OK;
@@ -743,6 +803,10 @@ pen_status pen__experts_create(struct pen_network *network, uint32_t layer,
         (struct pen_swiglu){.rows = self->shape.rows * self->chosen,
                             .width = model->expert_intermediate,
                             .stride = 2 * (size_t)model->expert_intermediate};
+    self->clamped = (struct pen_clamped_gate){.rows = self->swiglu.rows,
+                                              .width = self->swiglu.width,
+                                              .alpha = model->gate_alpha,
+                                              .limit = model->gate_limit};
     status = make_arrays(self);
     if (status == PEN_OK)
         status = add_parameters(self, network, layer, why);
@@ -771,5 +835,6 @@ void pen__experts_free(struct pen__experts *self)
     free(self->in_order);
     free(self->up);
     free(self->down);
+    free(self->down_bias);
     free(self);
 }

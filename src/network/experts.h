@@ -34,9 +34,11 @@ struct pen__experts {
     size_t room;          /* rows of a source, at most */
     size_t chosen;
     struct pen_router router;
-    struct pen_swiglu swiglu; /* of all copies */
-    struct pen_linear *up;    /* owned; one of each expert, with the gate */
-    struct pen_linear *down;
+    struct pen_swiglu swiglu;        /* of all copies */
+    struct pen_clamped_gate clamped; /* in its place where limit is above 0 */
+    struct pen_linear *up;   /* owned; one of each expert, with the gate */
+    struct pen_linear *down; /* without its bias, which is: */
+    struct pen_parameter **down_bias; /* owned; NULL in it: none */
 
     /* Only with several sources. */
     struct pen_group *group;                /* borrowed */

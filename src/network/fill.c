@@ -9,7 +9,12 @@ static struct pen_random stream_of(const struct pen__fill *fill, uint64_t seed)
 {
     struct pen_random mixer = {
         .state = seed + (uint64_t)(fill->slice->tensor + 1) * STREAM_STEP};
-    return (struct pen_random){.state = pen_random_next(&mixer)};
+    uint64_t state = pen_random_next(&mixer);
+    if (fill->expert > 0) {
+        mixer.state = state + (uint64_t)fill->expert * STREAM_STEP;
+        state = pen_random_next(&mixer);
+    }
+    return (struct pen_random){.state = state};
 }
 
 /* An element of the tensor, if the slice has it. */

@@ -13,6 +13,8 @@ struct pen__fill {
     struct pen_tensor_piece whole; /* the tensor: all of it is drawn */
     bool is_double;                /* the stats, else float */
     void *plain;
+    uint32_t expert; /* of a tensor of several, which have streams of their
+                        own; else 0 */
 };
 
 void pen__fill_constant(const struct pen__fill *fill, double value);

@@ -117,7 +117,7 @@ void pen__image_statistics_reset(struct pen_network *network)
         const struct pen__fill fill = {&slice, slice.piece,
                                        network->options.engine->dtype ==
                                            PEN_PRECISION_F64,
-                                       pen_network_statistic(network, i)};
+                                       pen_network_statistic(network, i), 0};
         if (is_count(&tensors[i]))
             *(uint64_t *)fill.plain = 0;
         else

@@ -36,6 +36,16 @@ static void fill_tensor(const struct pen_model *model, uint64_t seed,
     pen__fill_normal(fill, seed, deviation);
 }
 
+/* One expert of a stacked tensor is filled as a tensor of its own. */
+static bool is_stacked(const struct pen_network *network, uint32_t tensor)
+{
+    struct pen_tensor_info info;
+    if (network->image_model != NULL)
+        return false;
+    pen_model_tensor(network->options.model, tensor, &info);
+    return info.form->is_stacked;
+}
+
 static struct pen_tensor_piece whole_of(const struct pen_network *network,
                                         uint32_t tensor)
 {
@@ -59,14 +69,20 @@ static pen_status initialize(struct pen_network *network,
     if (plain == NULL)
         return PEN_NOMEM;
     for (size_t k = 0; k < it->num_slices; k++) {
-        const struct pen__fill fill = {&it->slices[k],
-                                       whole_of(network, it->slices[k].tensor),
-                                       stat == PEN_PRECISION_F64, plain};
+        struct pen_tensor_slice slice = it->slices[k];
+        struct pen__fill fill = {&slice, whole_of(network, slice.tensor),
+                                 stat == PEN_PRECISION_F64, plain, 0};
+        if (is_stacked(network, slice.tensor)) {
+            fill.expert = (uint32_t)slice.piece.first_row;
+            slice.piece.first_row = 0;
+            fill.whole = slice.piece;
+        }
         if (network->image_model != NULL)
             pen__image_fill(network->image_model, seed, &fill);
         else
             fill_tensor(network->options.model, seed, &fill);
-        pen__subspace_clear_slice(network, fill.slice, fill.is_double, plain);
+        pen__subspace_clear_slice(network, &it->slices[k], fill.is_double,
+                                  plain);
     }
     engine->ops->parameter_import(engine, it->parameter, PEN_PART_VALUE,
                                   it->order, plain);

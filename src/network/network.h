@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "core/any_model.h"
 #include "core/dtype.h"
 #include "core/model_cost.h"
 #include "core/tensor_piece.h"
@@ -388,7 +389,8 @@ struct pen_tensor_slice {
 struct pen_network_parameter {
     struct pen_parameter *parameter; /* owned by the network */
     uint32_t layer;                  /* that it belongs to, of the model */
-    uint32_t number; /* among all that the first tensor is cut into */
+    uint32_t number; /* among all that the first tensor is cut into: a piece, or
+                        an expert */
     bool is_copy;    /* another piece has the same, counts it and writes it */
     uint32_t num_sharing; /* pieces that have it, each a part of its gradient */
     bool is_value_only;   /* somebody else trains it */
@@ -409,10 +411,7 @@ struct pen_network_parameter {
 };
 
 /* Numbers of parameters that begin with one tensor: see `number`. */
-static inline uint32_t pen_tensor_numbers(uint32_t pieces)
-{
-    return pieces > 1 ? pieces * PEN_MAX_PARAMETER_TENSORS : 1;
-}
+uint32_t pen_tensor_numbers(const struct pen_any_model *model, uint32_t pieces);
 
 /* Elements of a parameter. */
 static inline size_t

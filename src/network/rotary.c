@@ -46,8 +46,10 @@ static double yarn_frequency(const struct pen_model *model, size_t pair,
 {
     const struct pen_rope *rope = &model->rope;
     double last = (double)pen__rotary_size(model) - 1;
-    double low = fmax(floor(pair_of_turns(model, rope->beta_fast)), 0);
-    double high = fmin(ceil(pair_of_turns(model, rope->beta_slow)), last);
+    double low = pair_of_turns(model, rope->beta_fast);
+    double high = pair_of_turns(model, rope->beta_slow);
+    low = fmax(rope->has_exact_ends ? low : floor(low), 0);
+    high = fmin(rope->has_exact_ends ? high : ceil(high), last);
     if (high == low)
         high += 0.001;
     double divided = fmin(fmax(((double)pair - low) / (high - low), 0), 1);

@@ -108,7 +108,8 @@ static pen_status list_tensors(struct pen__contents *contents, bool is_leader)
     struct pen_trainer *trainer = contents->trainer;
     size_t most = pen_any_model_num_tensors(trainer->options.model);
     contents->places =
-        calloc(most * pen_tensor_numbers(trainer->options.logical_tensor),
+        calloc(most * pen_tensor_numbers(trainer->options.model,
+                                         trainer->options.logical_tensor),
                sizeof *contents->places);
     contents->tensors = calloc(most, sizeof *contents->tensors);
     contents->about = calloc(most, sizeof *contents->about);

@@ -55,8 +55,8 @@ static struct pen_muon rows_of(const struct pen_network_parameter *it,
 static double adjusted(const struct pen_optimizer *optimizer, double rate,
                        const struct pen_any_tensor *tensor)
 {
-    double rows = (double)tensor->shape[0];
-    double columns = (double)tensor->shape[1];
+    double rows = (double)tensor->shape[tensor->num_dims - 2];
+    double columns = (double)tensor->shape[tensor->num_dims - 1];
     switch (optimizer->muon_adjust) {
     case PEN_MUON_MATCH_RMS_ADAMW:
         return rate * 0.2 * sqrt(fmax(rows, columns));

@@ -339,7 +339,8 @@ static bool explain_activations(struct search *search,
 /* The last in the order of the model: the backward pass meets it first. */
 static uint32_t last_nonfinite(const struct pen_trainer *trainer)
 {
-    uint32_t numbers = pen_tensor_numbers(trainer->options.logical_tensor);
+    uint32_t numbers = pen_tensor_numbers(trainer->options.model,
+                                          trainer->options.logical_tensor);
     for (size_t i = pen__trainer_num_squares(trainer); i-- > 0;)
         if (!isfinite(trainer->totals[i]))
             return (uint32_t)(i / numbers);

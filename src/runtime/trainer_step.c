@@ -23,7 +23,8 @@ enum { BUSY_NS, PASS_NS, IMBALANCE, ROUTINGS, VOTES };
 
 static uint32_t numbers_of(const struct pen_trainer *trainer)
 {
-    return pen_tensor_numbers(trainer->options.logical_tensor);
+    return pen_tensor_numbers(trainer->options.model,
+                              trainer->options.logical_tensor);
 }
 
 size_t pen__trainer_num_squares(const struct pen_trainer *trainer)

@@ -14,8 +14,9 @@ import subprocess
 import sys
 
 import torch
-from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig,
-                          MixtralConfig, Qwen3Config, Qwen3MoeConfig)
+from transformers import (AutoModelForCausalLM, GPT2Config, GptOssConfig,
+                          LlamaConfig, MixtralConfig, Qwen3Config,
+                          Qwen3MoeConfig)
 
 MODELS = {
     "gpt2": GPT2Config(n_embd=32, n_layer=3, n_head=4, n_positions=64,
@@ -39,6 +40,12 @@ MODELS = {
                                 moe_intermediate_size=16, num_experts=5,
                                 num_experts_per_tok=2, mlp_only_layers=[0],
                                 vocab_size=101, max_position_embeddings=64),
+    "gpt_oss": GptOssConfig(hidden_size=32, num_hidden_layers=2,
+                            num_attention_heads=4, num_key_value_heads=2,
+                            head_dim=8, intermediate_size=16,
+                            num_local_experts=3, num_experts_per_tok=2,
+                            sliding_window=8, vocab_size=101,
+                            max_position_embeddings=64),
 }
 TOKENS = torch.arange(60).reshape(3, 20) * 7 % 101
 

@@ -20,7 +20,7 @@ from safetensors.torch import load_file as load_torch
 SEEDS = range(1, 9)
 MODELS = ("gpt2", "llama", "qwen2", "mistral")
 OPTIMIZERS = ("adamw", "sgd", "muon")
-MIXTURES = ("mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3")
+MIXTURES = ("mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss")
 
 
 def reference(root, optimizer, dtype, model):

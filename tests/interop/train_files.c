@@ -195,7 +195,9 @@ static float *export_gradients(const struct job *job,
         job->engine->ops->parameter_export(job->engine, it->parameter,
                                            PEN_PART_GRADIENT, it->order, plain);
         for (size_t k = 0; k < it->num_slices; k++)
-            memcpy(all + list->starts[it->slices[k].tensor],
+            memcpy(all + list->starts[it->slices[k].tensor] +
+                       it->slices[k].piece.first_row *
+                           it->slices[k].piece.num_columns,
                    plain + it->slices[k].first,
                    pen_tensor_piece_count(&it->slices[k].piece) * sizeof *all);
     }

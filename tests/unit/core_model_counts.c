@@ -266,6 +266,43 @@ static void gpt_oss_has_windows_in_turn(void **state)
     pen_model_free(model);
 }
 
+/* Without a word it is YaRN, and a model that says "default" stays so. */
+static void gpt_oss_scales_positions_as_transformers_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *scaling;
+        enum pen_rope_kind kind;
+        bool is_exact;
+    } cases[] = {{"", PEN_ROPE_YARN, true},
+                 {",\"rope_scaling\":{\"rope_type\":\"default\"}",
+                  PEN_ROPE_DEFAULT, false},
+                 {",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":4,"
+                  "\"original_max_position_embeddings\":8}",
+                  PEN_ROPE_YARN, false},
+                 {",\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":4,"
+                  "\"original_max_position_embeddings\":8,\"truncate\":false}",
+                  PEN_ROPE_YARN, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char config[1024];
+        struct pen_text printed = PEN_TEXT_EMPTY;
+        snprintf(config, sizeof config, "{" GPT_OSS "%s}", cases[i].scaling);
+        struct pen_model *model = parse_model(config);
+        pen_model_print(model, &printed);
+        struct pen_model *again = parse_model(pen_text_string(&printed));
+        assert_int_equal(cases[i].kind, model->rope.kind);
+        assert_int_equal(cases[i].kind, again->rope.kind);
+        assert_int_equal(cases[i].is_exact, model->rope.has_exact_ends);
+        assert_int_equal(cases[i].is_exact, again->rope.has_exact_ends);
+        assert_true(model->rope.factor == again->rope.factor);
+        assert_true(again->gate_alpha == 1.702 && again->gate_limit == 7);
+        assert_false(model->rope.is_unknown);
+        pen_text_release(&printed);
+        pen_model_free(again);
+        pen_model_free(model);
+    }
+}
+
 static void a_greedy_router_of_deepseek_v2_has_no_groups(void **state)
 {
     (void)state;
@@ -324,7 +361,7 @@ static void what_is_planned_is_not_trained(void **state)
     (void)state;
     static const char *const planned[] = {
         "preset:opt-125m", "preset:bloom-560m", "preset:pythia-70m",
-        "preset:bert-base", "preset:gpt-oss-20b"};
+        "preset:bert-base"};
     for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {
         struct pen_model *model = load_model(planned[i]);
         struct pen_any_model any;
@@ -338,7 +375,8 @@ static void what_is_planned_is_not_trained(void **state)
             expected, sizeof expected,
             "%s: model_type \"%s\" is for planning only; train and profile "
             "support \"gpt2\", \"llama\", \"mistral\", \"qwen2\", \"qwen3\", "
-            "\"mixtral\", \"qwen3_moe\", \"deepseek_v2\", \"deepseek_v3\"",
+            "\"mixtral\", \"qwen3_moe\", \"deepseek_v2\", \"deepseek_v3\", "
+            "\"gpt_oss\"",
             planned[i], pen_family_name(model->family));
         assert_string_equal(expected, pen_text_string(&why));
         pen_text_release(&why);
@@ -514,6 +552,7 @@ int main(void)
         cmocka_unit_test(experts_are_counted_apart),
         cmocka_unit_test(sparse_blocks_come_as_the_file_says),
         cmocka_unit_test(gpt_oss_has_windows_in_turn),
+        cmocka_unit_test(gpt_oss_scales_positions_as_transformers_does),
         cmocka_unit_test(a_greedy_router_of_deepseek_v2_has_no_groups),
         cmocka_unit_test(an_encoder_attends_to_both_sides),
         cmocka_unit_test(a_narrow_tied_matrix_goes_to_the_head),

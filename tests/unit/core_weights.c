@@ -262,6 +262,49 @@ static void expect_tensor(const char *name, enum pen_dtype dtype,
     pen_text_release(&why);
 }
 
+/* As published: experts of four bits, in blocks, with scales. */
+static void weights_in_mxfp4_are_refused(void **state)
+{
+    (void)state;
+    static const char config[] =
+        "{\"model_type\":\"gpt_oss\",\"vocab_size\":5,\"hidden_size\":4,"
+        "\"num_hidden_layers\":1,\"num_attention_heads\":1,"
+        "\"num_key_value_heads\":1,\"head_dim\":4,\"intermediate_size\":3,"
+        "\"num_local_experts\":2,\"num_experts_per_tok\":1,"
+        "\"max_position_embeddings\":8}";
+    const uint64_t shape[] = {2, 4};
+    const char bytes[8] = "";
+    const struct pen_tensor_spec spec = {
+        "model.layers.0.mlp.experts.gate_up_proj_blocks", PEN_DTYPE_U8, 2,
+        shape};
+    char file[200];
+    struct pen_model *model = NULL;
+    struct pen_weights *weights = NULL;
+    struct pen_weights_writer *writer = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    const struct pen_safetensor *found = NULL;
+    in_folder("model.safetensors", file);
+    assert_int_equal(PEN_OK,
+                     pen_model_parse(config, strlen(config), &model, NULL));
+    assert_int_equal(PEN_OK, pen_weights_create(folder, "model", &spec, 1, 0,
+                                                &writer, NULL));
+    assert_int_equal(PEN_OK,
+                     pen_weights_put(writer, 0, bytes, sizeof bytes, NULL));
+    assert_int_equal(PEN_OK, pen_weights_finish(writer, NULL));
+    assert_int_equal(PEN_OK, pen_weights_open(file, &weights, NULL));
+    uint32_t tensor = pen_model_find_part(model, 1, PEN_PART_EXPERT_WIDE);
+    assert_int_equal(PEN_INVALID, pen_weights_find_tensor(
+                                      weights, model, tensor, &found, &why));
+    assert_string_equal(
+        "the weights have model.layers.0.mlp.experts.gate_up_proj in MXFP4, "
+        "which is not read; load the model in transformers with "
+        "Mxfp4Config(dequantize=True) and save it, then give that folder",
+        pen_text_string(&why));
+    pen_weights_close(weights);
+    pen_model_free(model);
+    pen_text_release(&why);
+}
+
 static void a_tensor_must_fit_the_model(void **state)
 {
     (void)state;
@@ -292,6 +335,7 @@ int main(void)
         cmocka_unit_test_teardown(an_index_names_files_beside_it_only,
                                   empty_folder),
         cmocka_unit_test_teardown(an_index_that_lies_is_refused, empty_folder),
+        cmocka_unit_test_teardown(weights_in_mxfp4_are_refused, empty_folder),
         cmocka_unit_test_teardown(a_tensor_must_fit_the_model, empty_folder)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -49,7 +49,10 @@ static const char *const configs[] = {
     "\"q_lora_rank\":null,\"kv_lora_rank\":4,\"qk_nope_head_dim\":4,"
     "\"qk_rope_head_dim\":4,\"v_head_dim\":5,\"attention_bias\":true,"
     "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"mscale\":1,"
-    "\"mscale_all_dim\":0.5,\"original_max_position_embeddings\":4}}"};
+    "\"mscale_all_dim\":0.5,\"original_max_position_embeddings\":4}}",
+    "{\"model_type\":\"gpt_oss\"," SHAPE "\"intermediate_size\":6,"
+    "\"num_local_experts\":4,\"num_experts_per_tok\":2,\"head_dim\":4,"
+    "\"sliding_window\":3,\"swiglu_limit\":0.7}"};
 enum { CONFIGS = sizeof configs / sizeof *configs };
 
 static struct pen_model *model_of(int config)
@@ -467,17 +470,13 @@ static void expect_bytes(const char *what, double found, double counted)
         fail_msg("%s %.0f bytes, counted %.0f", what, found, counted);
 }
 
-/* Of one block of the size of a real one, so that lines do not count. */
-static void memory_is_what_the_model_counts(void **state)
+#define ONE_BLOCK                                                              \
+    "\"vocab_size\":11,\"hidden_size\":64,\"num_hidden_layers\":1,"            \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,"     \
+    "\"max_position_embeddings\":64,\"num_experts_per_tok\":4,"
+
+static void expect_counted_memory(const char *config)
 {
-    (void)state;
-    static const char config[] =
-        "{\"model_type\":\"qwen3_moe\",\"vocab_size\":11,\"hidden_size\":64,"
-        "\"num_hidden_layers\":1,\"num_attention_heads\":4,"
-        "\"num_key_value_heads\":2,\"head_dim\":16,"
-        "\"max_position_embeddings\":64,\"intermediate_size\":96,"
-        "\"num_experts\":16,\"num_experts_per_tok\":4,"
-        "\"moe_intermediate_size\":48,\"norm_topk_prob\":true}";
     struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
     struct pen_model *model = NULL;
     assert_int_equal(pen_model_parse(config, strlen(config), &model, NULL),
@@ -509,6 +508,42 @@ static void memory_is_what_the_model_counts(void **state)
     }
     pen_model_free(model);
     pen_engine_free(engine);
+}
+
+/* Of one block of the size of a real one, so that lines do not count. */
+static void memory_is_what_the_model_counts(void **state)
+{
+    (void)state;
+    expect_counted_memory(
+        "{\"model_type\":\"qwen3_moe\"," ONE_BLOCK
+        "\"intermediate_size\":96,\"num_experts\":16,"
+        "\"moe_intermediate_size\":48,\"norm_topk_prob\":true}");
+    expect_counted_memory("{\"model_type\":\"gpt_oss\"," ONE_BLOCK
+                          "\"intermediate_size\":48,\"num_local_experts\":16}");
+}
+
+/* The last model has the experts of a block in one tensor. */
+static void stacked_experts_stay_together(void **state)
+{
+    (void)state;
+    struct pen_model *model = model_of(CONFIGS - 1);
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
+    struct pen_network *network = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    const struct pen_network_options options = {.engine = engine,
+                                                .model = model,
+                                                .num_layers = model->num_layers,
+                                                .batch = BATCH,
+                                                .sequence = SEQUENCE,
+                                                .experts = {.total = 2}};
+    assert_int_equal(pen_network_create(&options, &network, &why), PEN_INVALID);
+    assert_string_equal(pen_text_string(&why),
+                        "experts of model_type \"gpt_oss\" cannot be dealt "
+                        "out: one tensor has all of a block; drop "
+                        "--expert-model-parallel-size");
+    pen_text_release(&why);
+    pen_engine_free(engine);
+    pen_model_free(model);
 }
 
 static void what_cannot_have_experts_is_refused(void **state)
@@ -549,6 +584,7 @@ int main(void)
         cmocka_unit_test(routings_of_a_step_are_counted_once),
         cmocka_unit_test(recomputing_and_splitting_change_no_bit),
         cmocka_unit_test(memory_is_what_the_model_counts),
+        cmocka_unit_test(stacked_experts_stay_together),
         cmocka_unit_test(what_cannot_have_experts_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,10 +205,11 @@ static pen_status check_shares(const struct pen__training *training,
     return PEN_INVALID;
 }
 
-/* Losses of routers need routers. */
+/* Losses of routers need routers; tensors of all experts stay together. */
 static pen_status check_router(const struct pen__training *training,
                                struct pen_text *why)
 {
+    const struct pen__train_args *args = &training->args;
     const struct pen_model *model = training->pretrained.model.decoder;
     const struct pen_router_losses *router = &training->args.router;
     bool has_experts = model != NULL && model->num_experts > 0;
@@ -218,6 +219,17 @@ static pen_status check_router(const struct pen__training *training,
                 "%s is for models with experts, and this one has none. Drop it",
                 router->aux > 0 ? "--moe-aux-loss-coeff"
                                 : "--moe-z-loss-coeff");
+    else if (has_experts && model->has_expert_bias && args->moves.count > 0)
+        pen_why(why,
+                "--move cannot move tensors that have the experts of a whole "
+                "block, as those of model_type \"%s\". Drop --move",
+                pen_model_type(model));
+    else if (has_experts && model->has_expert_bias &&
+             training->replicas.has_method)
+        pen_why(why,
+                "model_type \"%s\" needs replicas that sum gradients at every "
+                "step, not --sync %s. Drop --sync",
+                pen_model_type(model), args->sync);
     else
         return PEN_OK;
     return PEN_INVALID;

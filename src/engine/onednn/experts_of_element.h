@@ -19,12 +19,15 @@ static void route_forward(struct pen_engine *engine,
     size_t experts = router->weight->shape.rows;
     size_t width = router->weight->shape.columns;
     const float *weight = router->weight->parts[PEN_PART_VALUE];
+    const float *bias =
+        router->bias == NULL ? NULL : router->bias->parts[PEN_PART_VALUE];
 #pragma omp parallel for num_threads(engine->threads) schedule(static)
     for (size_t row = 0; row < router->rows; row++) {
         float *logit = (float *)logits + row * experts;
         for (size_t e = 0; e < experts; e++)
             logit[e] = product_of((const ELEMENT *)x + row * width,
-                                  weight + e * width, width);
+                                  weight + e * width, width) +
+                       (bias == NULL ? 0 : bias[e]);
         route_row(router, logit, (float *)gates + row * router->chosen,
                   choice + row * router->chosen);
     }
@@ -69,6 +72,16 @@ static void route_backward_input(struct pen_engine *engine,
     }
 }
 
+static void add_router_bias(const struct pen_router *router,
+                            const float *dlogits)
+{
+    size_t experts = router->weight->shape.rows;
+    float *gradient = pen__gradient(router->bias);
+    for (size_t row = 0; row < router->rows; row++)
+        for (size_t e = 0; e < experts; e++)
+            gradient[e] += dlogits[row * experts + e];
+}
+
 static void route_backward_weight(struct pen_engine *engine,
                                   const struct pen_router *router,
                                   const void *x, const void *dlogits)
@@ -86,6 +99,8 @@ static void route_backward_weight(struct pen_engine *engine,
             for (size_t i = 0; i < width; i++)
                 out[i] += slope * LOAD(in, i);
         }
+    if (router->bias != NULL)
+        add_router_bias(router, dlogits);
 }
 
 /* One group, or the sum of all. */
@@ -199,5 +214,56 @@ static void gate_backward(struct pen_engine *engine,
         for (size_t i = 0; i < width; i++)
             STORE(out, i, gate * LOAD(slope, i));
         ((float *)dgates)[dispatch->order[p]] = sum;
+    }
+}
+
+static void gated_bias_forward(struct pen_engine *engine,
+                               const struct pen_gated_bias *bias,
+                               const void *gates, void *y)
+{
+    const struct pen_dispatch *dispatch = &bias->dispatch;
+    const float *add = bias->bias->parts[PEN_PART_VALUE];
+    size_t width = dispatch->width;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t p = 0; p < dispatch->rows * dispatch->chosen; p++) {
+        float gate = ((const float *)gates)[dispatch->order[p]];
+        ELEMENT *out = (ELEMENT *)y + p * width;
+#pragma omp simd
+        for (size_t i = 0; i < width; i++)
+            STORE(out, i, LOAD(out, i) + gate * add[i]);
+    }
+}
+
+static void gated_bias_backward_input(struct pen_engine *engine,
+                                      const struct pen_gated_bias *bias,
+                                      const void *dy, void *dgates)
+{
+    const struct pen_dispatch *dispatch = &bias->dispatch;
+    const float *add = bias->bias->parts[PEN_PART_VALUE];
+    size_t width = dispatch->width;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t p = 0; p < dispatch->rows * dispatch->chosen; p++)
+        ((float *)dgates)[dispatch->order[p]] +=
+            product_of((const ELEMENT *)dy + p * width, add, width);
+}
+
+/* Column by column in the order of copies, whatever the number of threads. */
+static void gated_bias_backward_weight(struct pen_engine *engine,
+                                       const struct pen_gated_bias *bias,
+                                       const void *gates, const void *dy)
+{
+    const struct pen_dispatch *dispatch = &bias->dispatch;
+    float *gradient = pen__gradient(bias->bias);
+    size_t width = dispatch->width;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t first = 0; first < width; first += COLUMNS) {
+        size_t end = first + COLUMNS < width ? first + COLUMNS : width;
+        for (size_t p = 0; p < dispatch->rows * dispatch->chosen; p++) {
+            float gate = ((const float *)gates)[dispatch->order[p]];
+            const ELEMENT *slope = (const ELEMENT *)dy + p * width;
+#pragma omp simd
+            for (size_t i = first; i < end; i++)
+                gradient[i] += gate * LOAD(slope, i);
+        }
     }
 }

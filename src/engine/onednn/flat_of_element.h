@@ -143,6 +143,56 @@ static void swiglu_backward(struct pen_engine *engine,
     }
 }
 
+static float clamp(float x, float least, float most)
+{
+    x = x < least ? least : x;
+    return x > most ? most : x;
+}
+
+static void clamped_gate_forward(struct pen_engine *engine,
+                                 const struct pen_clamped_gate *gate,
+                                 const void *x, void *y)
+{
+    float alpha = (float)gate->alpha, limit = (float)gate->limit;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t row = 0; row < gate->rows; row++) {
+        const ELEMENT *in = (const ELEMENT *)x + row * 2 * gate->width;
+        ELEMENT *out = (ELEMENT *)y + row * gate->width;
+#pragma omp simd
+        for (size_t i = 0; i < gate->width; i++) {
+            float g = LOAD(in, 2 * i);
+            float u = clamp(LOAD(in, 2 * i + 1), -limit, limit);
+            g = g > limit ? limit : g;
+            STORE(out, i, g * pen__sigmoid(alpha * g) * (u + 1));
+        }
+    }
+}
+
+static void clamped_gate_backward(struct pen_engine *engine,
+                                  const struct pen_clamped_gate *gate,
+                                  const void *x, const void *dy, void *dx)
+{
+    float alpha = (float)gate->alpha, limit = (float)gate->limit;
+#pragma omp parallel for num_threads(engine->threads) schedule(static)
+    for (size_t row = 0; row < gate->rows; row++) {
+        const ELEMENT *in = (const ELEMENT *)x + row * 2 * gate->width;
+        const ELEMENT *slope = (const ELEMENT *)dy + row * gate->width;
+        ELEMENT *out = (ELEMENT *)dx + row * 2 * gate->width;
+#pragma omp simd
+        for (size_t i = 0; i < gate->width; i++) {
+            float above = LOAD(in, 2 * i), beside = LOAD(in, 2 * i + 1);
+            float g = above > limit ? limit : above;
+            float u = clamp(beside, -limit, limit);
+            float s = pen__sigmoid(alpha * g);
+            float d = LOAD(slope, i);
+            float dg = d * (u + 1) * s * (1 + alpha * g * (1 - s));
+            float du = d * g * s;
+            STORE(out, 2 * i, above > limit ? 0 : dg);
+            STORE(out, 2 * i + 1, beside > limit || beside < -limit ? 0 : du);
+        }
+    }
+}
+
 /* The loss of one row; its logits become their slopes where asked. */
 static double row_loss(const struct pen_cross_entropy *entropy, int32_t target,
                        ELEMENT *logit, bool with_gradient)

@@ -18,6 +18,7 @@ enum { PIECE = 4096, COLUMNS = 64 };
 #include "engine/onednn/flat_of_element.h"
 #include "engine/onednn/images_of_element.h"
 #include "engine/onednn/norm_of_element.h"
+#include "engine/onednn/sinks_of_element.h"
 
 static void fill(struct pen_engine_ops *ops)
 {
@@ -30,6 +31,14 @@ static void fill(struct pen_engine_ops *ops)
     ops->gelu_backward = gelu_backward;
     ops->swiglu_forward = swiglu_forward;
     ops->swiglu_backward = swiglu_backward;
+    ops->clamped_gate_forward = clamped_gate_forward;
+    ops->clamped_gate_backward = clamped_gate_backward;
+    ops->gated_bias_forward = gated_bias_forward;
+    ops->gated_bias_backward_input = gated_bias_backward_input;
+    ops->gated_bias_backward_weight = gated_bias_backward_weight;
+    ops->sinks_forward = sinks_forward;
+    ops->sinks_backward_input = sinks_backward_input;
+    ops->sinks_backward_weight = sinks_backward_weight;
     ops->copy_columns = copy_columns;
     ops->route_forward = route_forward;
     ops->route_backward_input = route_backward_input;

@@ -31,6 +31,7 @@ struct pen_parameter {
 #include "engine/reference/muon_of_real.h"
 #include "engine/reference/parameter_of_real.h"
 #include "engine/reference/rows_of_real.h"
+#include "engine/reference/sinks_of_real.h"
 
 static void reference_free(struct pen_engine *engine)
 {
@@ -106,6 +107,14 @@ const struct pen_engine_ops REAL_OPS = {
     .gelu_backward = gelu_backward,
     .swiglu_forward = swiglu_forward,
     .swiglu_backward = swiglu_backward,
+    .clamped_gate_forward = clamped_gate_forward,
+    .clamped_gate_backward = clamped_gate_backward,
+    .gated_bias_forward = gated_bias_forward,
+    .gated_bias_backward_input = gated_bias_backward_input,
+    .gated_bias_backward_weight = gated_bias_backward_weight,
+    .sinks_forward = sinks_forward,
+    .sinks_backward_input = sinks_backward_input,
+    .sinks_backward_weight = sinks_backward_weight,
     .copy_columns = copy_columns,
     .route_forward = route_forward,
     .route_backward_input = route_backward_input,

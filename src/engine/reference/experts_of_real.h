@@ -12,7 +12,9 @@ static void route_forward(struct pen_engine *engine,
     for (size_t row = 0; row < router->rows; row++) {
         REAL *logit = (REAL *)logits + row * experts;
         for (size_t e = 0; e < experts; e++) {
-            logit[e] = 0;
+            logit[e] = router->bias == NULL
+                           ? 0
+                           : router->bias->parts[PEN_PART_VALUE][e];
             for (size_t i = 0; i < width; i++)
                 logit[e] +=
                     ((const REAL *)x)[row * width + i] * weight[e * width + i];
@@ -58,6 +60,10 @@ static void route_backward_weight(struct pen_engine *engine,
                 gradient[e * width + i] +=
                     ((const REAL *)dlogits)[row * experts + e] *
                     ((const REAL *)x)[row * width + i];
+    for (size_t e = 0; e < experts && router->bias != NULL; e++)
+        for (size_t row = 0; row < router->rows; row++)
+            router->bias->parts[PEN_PART_GRADIENT][e] +=
+                ((const REAL *)dlogits)[row * experts + e];
 }
 
 static void copy_columns(struct pen_engine *engine,
@@ -142,4 +148,43 @@ static void gate_backward(struct pen_engine *engine,
         }
         ((REAL *)dgates)[dispatch->order[p]] = sum;
     }
+}
+
+static void gated_bias_forward(struct pen_engine *engine,
+                               const struct pen_gated_bias *bias,
+                               const void *gates, void *y)
+{
+    (void)engine;
+    const struct pen_dispatch *dispatch = &bias->dispatch;
+    const REAL *add = bias->bias->parts[PEN_PART_VALUE];
+    for (size_t p = 0; p < dispatch->rows * dispatch->chosen; p++)
+        for (size_t i = 0; i < dispatch->width; i++)
+            ((REAL *)y)[p * dispatch->width + i] +=
+                ((const REAL *)gates)[dispatch->order[p]] * add[i];
+}
+
+static void gated_bias_backward_input(struct pen_engine *engine,
+                                      const struct pen_gated_bias *bias,
+                                      const void *dy, void *dgates)
+{
+    (void)engine;
+    const struct pen_dispatch *dispatch = &bias->dispatch;
+    const REAL *add = bias->bias->parts[PEN_PART_VALUE];
+    for (size_t p = 0; p < dispatch->rows * dispatch->chosen; p++)
+        for (size_t i = 0; i < dispatch->width; i++)
+            ((REAL *)dgates)[dispatch->order[p]] +=
+                ((const REAL *)dy)[p * dispatch->width + i] * add[i];
+}
+
+static void gated_bias_backward_weight(struct pen_engine *engine,
+                                       const struct pen_gated_bias *bias,
+                                       const void *gates, const void *dy)
+{
+    (void)engine;
+    const struct pen_dispatch *dispatch = &bias->dispatch;
+    REAL *gradient = bias->bias->parts[PEN_PART_GRADIENT];
+    for (size_t p = 0; p < dispatch->rows * dispatch->chosen; p++)
+        for (size_t i = 0; i < dispatch->width; i++)
+            gradient[i] += ((const REAL *)gates)[dispatch->order[p]] *
+                           ((const REAL *)dy)[p * dispatch->width + i];
 }

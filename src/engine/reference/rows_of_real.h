@@ -153,6 +153,44 @@ static void swiglu_backward(struct pen_engine *engine,
         }
 }
 
+static REAL clamp(REAL x, REAL least, REAL most)
+{
+    return x > most ? most : x < least ? least : x;
+}
+
+static void clamped_gate_forward(struct pen_engine *engine,
+                                 const struct pen_clamped_gate *gate,
+                                 const void *x, void *y)
+{
+    (void)engine;
+    REAL limit = (REAL)gate->limit;
+    for (size_t i = 0; i < gate->rows * gate->width; i++) {
+        REAL g = ((const REAL *)x)[2 * i];
+        g = g > limit ? limit : g;
+        REAL u = clamp(((const REAL *)x)[2 * i + 1], -limit, limit);
+        ((REAL *)y)[i] = g * sigmoid((REAL)gate->alpha * g) * (u + 1);
+    }
+}
+
+static void clamped_gate_backward(struct pen_engine *engine,
+                                  const struct pen_clamped_gate *gate,
+                                  const void *x, const void *dy, void *dx)
+{
+    (void)engine;
+    REAL limit = (REAL)gate->limit;
+    for (size_t i = 0; i < gate->rows * gate->width; i++) {
+        const REAL *pair = (const REAL *)x + 2 * i;
+        REAL *out = (REAL *)dx + 2 * i;
+        REAL g = pair[0] > limit ? limit : pair[0];
+        REAL u = clamp(pair[1], -limit, limit);
+        REAL s = sigmoid((REAL)gate->alpha * g);
+        REAL slope = ((const REAL *)dy)[i];
+        REAL turn = s * (1 + (REAL)gate->alpha * g * (1 - s));
+        out[0] = pair[0] > limit ? 0 : slope * (u + 1) * turn;
+        out[1] = FN(fabs)(pair[1]) > limit ? 0 : slope * g * s;
+    }
+}
+
 static void turn(const struct pen_rotary *rotary, REAL *x, REAL direction)
 {
     size_t half = rotary->head_size / 2;
