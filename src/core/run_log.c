@@ -58,6 +58,8 @@ static const struct field {
      offsetof(struct pen_run_step, round_wait_sec), 2},
     {"expert_imbalance", FIELD_OPTIONAL_REAL,
      offsetof(struct pen_run_step, expert_imbalance), 2},
+    {"dropped_tokens", FIELD_OPTIONAL_REAL,
+     offsetof(struct pen_run_step, dropped_tokens), 2},
 };
 
 #define NUM_FIELDS (sizeof fields / sizeof *fields)

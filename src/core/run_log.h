@@ -57,6 +57,9 @@ struct pen_run_step {
     /* Tokens of the busiest expert of a block over those of a mean one; NaN,
      * and not written: no experts. Since version 2. */
     double expert_imbalance;
+    /* Copies of tokens that experts had no room for, over all blocks; NaN, and
+     * not written: no experts. Since version 2. */
+    double dropped_tokens;
 };
 
 /* The longest line that a step can have, its newline and a NUL included. */

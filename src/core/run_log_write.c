@@ -99,7 +99,7 @@ pen_status pen_run_log_append(struct pen_run_log *log,
         line.loss_usual = line.grad_norm_usual = line.move_sec =
             line.move_bytes = line.repeated = line.skipped = line.round =
                 line.round_islands = line.round_epoch = line.round_wait_sec =
-                    line.expert_imbalance = (double)NAN;
+                    line.expert_imbalance = line.dropped_tokens = (double)NAN;
     size_t length = pen_run_step_print(&line, log->line);
     return pen_journal_append(&log->journal, log->line, length, why);
 }

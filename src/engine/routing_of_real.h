@@ -134,24 +134,38 @@ static void gate_by_sigmoids(const struct pen_router *router,
             (REAL)(scale_of(router) * sigmoid_of(logits[choice[k]]) / sum);
 }
 
+/* What exponentials are divided by. */
+static double softmax_sum(const struct pen_router *router, const REAL *logits,
+                          const int32_t *choice, double largest, double all)
+{
+    double sum = 0;
+    if (!router->is_normal)
+        return all;
+    for (size_t k = 0; k < router->chosen; k++)
+        sum += exp((double)logits[choice[k]] - largest);
+    return sum;
+}
+
+static double softmax_gate(const struct pen_router *router, REAL logit,
+                           double largest, double sum)
+{
+    return scale_of(router) * exp((double)logit - largest) / sum;
+}
+
 static void route_row(const struct pen_router *router, const REAL *logits,
                       REAL *gates, int32_t *choice)
 {
     size_t experts = router->weight->shape.rows;
     double largest;
     double all = sum_exponentials(logits, experts, &largest);
-    double sum = 0;
     choose_experts(router, logits, choice);
     if (router->is_sigmoid) {
         gate_by_sigmoids(router, logits, gates, choice);
         return;
     }
+    double sum = softmax_sum(router, logits, choice, largest, all);
     for (size_t k = 0; k < router->chosen; k++)
-        sum += exp((double)logits[choice[k]] - largest);
-    for (size_t k = 0; k < router->chosen; k++)
-        gates[k] =
-            (REAL)(scale_of(router) * exp((double)logits[choice[k]] - largest) /
-                   (router->is_normal ? sum : all));
+        gates[k] = (REAL)softmax_gate(router, logits[choice[k]], largest, sum);
 }
 
 /* With the sum of gates times their slopes. */
@@ -170,6 +184,8 @@ static double sigmoid_slope(const struct pen_router *router, REAL logit,
  *   sigmoid l' = s (1 - s) (scale g' - normal sum g g') / (normal sum s, or 1)
  *   aux     l' += p (a - sum p a),  a = aux experts / (chosen rows^2) tokens
  *   z       l' += 2 z / rows * log(sum exp l) p
+ *
+ * Gates that were made 0 afterwards, of dropped tokens, have g g' = 0 in sums.
  */
 static void unroute_row(const struct pen_router *router, const REAL *logits,
                         const REAL *gates, const int32_t *choice,
@@ -187,6 +203,7 @@ static void unroute_row(const struct pen_router *router, const REAL *logits,
         common += (double)gates[k] * (double)dgates[k];
     for (size_t e = 0; e < experts && per_token > 0; e++)
         pull += exp((double)logits[e] - largest) / all * per_token * tokens[e];
+    double sum = softmax_sum(router, logits, choice, largest, all);
     double z = 2 * router->z / rows * (largest + log(all));
     for (size_t e = 0; e < experts; e++) {
         double p = exp((double)logits[e] - largest) / all;
@@ -201,7 +218,7 @@ static void unroute_row(const struct pen_router *router, const REAL *logits,
             (double)dgates[k], common);
     for (size_t k = 0; k < router->chosen && !router->is_sigmoid; k++)
         dlogits[choice[k]] +=
-            (REAL)((double)gates[k] *
+            (REAL)(softmax_gate(router, logits[choice[k]], largest, sum) *
                    ((double)dgates[k] -
                     (router->is_normal ? common / scale_of(router) : 0)));
 }

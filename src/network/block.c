@@ -735,6 +735,7 @@ static void take_routings(struct pen__layer *layer, struct pen_routings *sum)
         return;
     sum->imbalance += experts->routings.imbalance;
     sum->count += experts->routings.count;
+    sum->dropped += experts->routings.dropped;
     experts->routings = (struct pen_routings){.count = 0};
 }
 

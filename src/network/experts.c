@@ -2,6 +2,7 @@
 #include "network/experts.h"
 
 #include "base/bug.h"
+#include "engine/mirror.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -340,6 +341,7 @@ static void count_routing(struct pen__experts *self,
         most = tokens[e] > most ? tokens[e] : most;
     self->routings.imbalance += most / mean;
     self->routings.count += 1;
+    self->routings.dropped += (double)self->dropped;
 }
 
 void pen__experts_forward(struct pen__experts *self,
@@ -351,6 +353,7 @@ void pen__experts_forward(struct pen__experts *self,
         engine, &self->router, b, pen__at(pass->stash, self->logits),
         pen__at(pass->stash, self->gates), pen__at(pass->stash, self->choice));
     sort_slots(self, pass);
+    pen__experts_drop_slots(self, pass);
     if (self->num_sources > 1)
         send_input(self, pass, b);
     if (y != NULL && !pass->is_forward_only)
@@ -460,6 +463,7 @@ static void backward_router(const struct pen__experts *self,
         .gates = pen__at(pass->stash, self->gates),
         .choice = pen__at(pass->stash, self->choice),
         .tokens = pen__at(pass->stash, self->tokens)};
+    pen__experts_close_dropped(self, pass);
     pass->engine->ops->route_backward_input(
         pass->engine, &router, &route,
         pen__at(pass->scratch, self->gate_gradient),
@@ -545,6 +549,25 @@ static void add_gradients(const struct pen__experts *self,
     }
 }
 
+/* Whole numbers: their sum over ranks does not depend on its order. */
+static void count_tokens(const struct pen__experts *self,
+                         const struct pen__experts_pass *pass)
+{
+    const int32_t *tokens = pen__at(pass->stash, self->tokens);
+    if (!self->counts_tokens)
+        return;
+    struct pen_mirror mirror = {.engine = pass->engine};
+    void *counts = pen_mirror_show(
+        &mirror, &(struct pen_mirror_piece){.parameter = self->offset,
+                                            .part = PEN_PART_GRADIENT,
+                                            .count = self->num_experts});
+    for (uint32_t e = 0; e < self->num_experts; e++)
+        if (self->shape.stat == sizeof(double))
+            ((double *)counts)[e] += tokens[e];
+        else
+            ((float *)counts)[e] += (float)tokens[e];
+}
+
 void pen__experts_backward_weight(struct pen__experts *self,
                                   const struct pen__experts_pass *pass,
                                   const void *b, const void *dy)
@@ -567,6 +590,7 @@ void pen__experts_backward_weight(struct pen__experts *self,
     close_gradients(self);
     engine->ops->route_backward_weight(
         engine, &self->router, b, pen__at(pass->hold, self->logit_gradient));
+    count_tokens(self, pass);
 }
 
 /* ---- making one ---- */
@@ -633,11 +657,12 @@ static pen_status add_parameters(struct pen__experts *self,
     pen_status status =
         pen__add_part(network, layer, PEN_PARAMETER_VECTORS, PEN_PART_ROUTER,
                       &self->router.weight, why);
-    struct pen_parameter *offset = NULL;
     if (status == PEN_OK)
         status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
-                               PEN_PART_ROUTER_OFFSET, &offset, why);
-    self->router.offset = offset;
+                               PEN_PART_ROUTER_OFFSET, &self->offset, why);
+    self->router.offset = self->offset;
+    self->counts_tokens =
+        network->options.router.counts_tokens && self->offset != NULL;
     if (status == PEN_OK)
         status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
                                PEN_PART_ROUTER_BIAS, &self->router.bias, why);
@@ -799,6 +824,9 @@ pen_status pen__experts_create(struct pen_network *network, uint32_t layer,
                                        .scale = model->gate_scale,
                                        .aux = options->router.aux,
                                        .z = options->router.z};
+    self->capacity =
+        pen__experts_room(self->shape.rows * self->chosen, self->num_experts,
+                          options->router.capacity);
     self->swiglu =
         (struct pen_swiglu){.rows = self->shape.rows * self->chosen,
                             .width = model->expert_intermediate,

@@ -13,9 +13,10 @@
  *   b -> copies -> wide -> activation -> (x gate) -> inner -> down -> sum over
  *   the copies of a token (+ middle) -> y
  *
- * No token is dropped, and none is copied more often than it has experts, so
- * memory is the same whatever the router does. The gate is taken before the
- * last product, which gives the same sum and keeps no results of experts.
+ * Without a capacity no token is dropped, and none is copied more often than it
+ * has experts, so memory is the same whatever the router does. The gate is
+ * taken before the last product, which gives the same sum and keeps no results
+ * of experts.
  *
  * Members of an expert group have an equal share of the experts each, in order,
  * and their own tokens. Copies travel to the member with their expert, with
@@ -34,6 +35,7 @@ struct pen__experts {
     size_t room;          /* rows of a source, at most */
     size_t chosen;
     struct pen_router router;
+    struct pen_parameter *offset;    /* of the router; may be NULL */
     struct pen_swiglu swiglu;        /* of all copies */
     struct pen_clamped_gate clamped; /* in its place where limit is above 0 */
     struct pen_linear *up;   /* owned; one of each expert, with the gate */
@@ -64,6 +66,9 @@ struct pen__experts {
     size_t copies, activated, inner_gradient, gate_gradient;
     size_t returning, sorted_gates, returning_gates;
 
+    size_t capacity;    /* slots that an expert takes of a micro-batch */
+    bool counts_tokens; /* as the gradient of the router's offset */
+    size_t dropped;     /* slots, in the last forward */
     struct pen_routings routings; /* since they were taken */
 };
 
@@ -108,6 +113,28 @@ void pen__experts_backward_weight(struct pen__experts *experts,
 
 /* Gradients of all sources are zero. */
 void pen__experts_clear_gradients(struct pen__experts *experts);
+
+/* ---- capacity.c: slots that experts have no room for ---- */
+
+/* Slots that an expert takes: `factor` times those of a mean one, rounded up.
+ */
+size_t pen__experts_room(size_t slots, uint32_t experts, double factor);
+
+/*
+ * Makes the gates of slots 0 that their expert has no room for; slots are in
+ * `order`, by expert. Returns how many there are.
+ */
+size_t pen__experts_drop(const struct pen__experts *experts,
+                         const int32_t *order, const int32_t *tokens,
+                         void *gates);
+
+/* Those of a pass that trains, after its slots were sorted. */
+void pen__experts_drop_slots(struct pen__experts *experts,
+                             const struct pen__experts_pass *pass);
+
+/* No logit moves the gate of a slot that was dropped. */
+void pen__experts_close_dropped(const struct pen__experts *experts,
+                                const struct pen__experts_pass *pass);
 
 /* ---- experts_travel.c: of several sources ---- */
 

@@ -70,10 +70,14 @@ static inline bool pen_tensor_shares_rows(const struct pen_tensor_share *tensor)
     return tensor->cuts_rows && tensor->group != NULL;
 }
 
-/* What losses of routers are multiplied by; see struct pen_router. */
-struct pen_router_losses {
-    double aux;
+/* What routers of blocks with experts do beside routing. */
+struct pen_router_settings {
+    double aux; /* of their losses; see struct pen_router */
     double z;
+    /* In training, an expert takes of a micro-batch at most so many times what
+     * a mean one does, and drops others; 0: all. */
+    double capacity;
+    bool counts_tokens; /* of each expert, as the gradient of its offset */
 };
 
 /*
@@ -119,7 +123,7 @@ struct pen_network_options {
     struct pen_recompute_span span; /* of full */
     struct pen_tensor_share tensor;
     struct pen_context_share context;
-    struct pen_router_losses router; /* of blocks with experts */
+    struct pen_router_settings router; /* of blocks with experts */
     struct pen_expert_share experts;
     size_t subspace;      /* columns of the stream that blocks write to
                              (subspace.c), fewer than it has; 0: all */
@@ -284,11 +288,13 @@ void pen_network_backward_weight(struct pen_network *network,
 /*
  * How unevenly routers dealt out tokens: the sum, over blocks with experts and
  * micro-batches that were trained on, of the tokens of the busiest expert over
- * those of a mean one; and how many there were.
+ * those of a mean one; how many there were; and the slots of tokens that
+ * experts had no room for.
  */
 struct pen_routings {
     double imbalance;
     double count;
+    double dropped;
 };
 
 /* Since the last call; adds them to *sum. */

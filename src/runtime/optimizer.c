@@ -2,6 +2,7 @@
 
 #include "base/bug.h"
 #include "core/any_model.h"
+#include "engine/mirror.h"
 
 #include <math.h>
 
@@ -120,6 +121,44 @@ pen_status pen_optimizer_prepare(const struct pen_optimizer *optimizer,
     return status;
 }
 
+/* ---- offsets of routers ---- */
+
+/* Experts are computed where memory is the host's, so nothing is staged. */
+static float *part_of(struct pen_engine *engine,
+                      const struct pen_network_parameter *it,
+                      enum pen_parameter_part part)
+{
+    struct pen_mirror mirror = {.engine = engine};
+    PEN_BUG_UNLESS(engine->ops->is_host &&
+                   pen_precision_master(engine->dtype) == PEN_PRECISION_F32);
+    return pen_mirror_show(
+        &mirror, &(struct pen_mirror_piece){.parameter = it->parameter,
+                                            .part = part,
+                                            .count = pen_network_count(it)});
+}
+
+/* Up where an expert took fewer tokens than the mean, down where more. */
+static void step_offset(const struct pen_optimizer *optimizer,
+                        struct pen_engine *engine,
+                        const struct pen_network_parameter *it)
+{
+    size_t count = pen_network_count(it);
+    double sum = 0;
+    if (optimizer->router_bias_rate <= 0)
+        return;
+    const float *tokens = part_of(engine, it, PEN_PART_GRADIENT);
+    float *value = part_of(engine, it, PEN_PART_VALUE);
+    for (size_t e = 0; e < count; e++)
+        sum += (double)tokens[e];
+    for (size_t e = 0; e < count; e++) {
+        double lacking = sum - (double)count * (double)tokens[e];
+        double way = (lacking > 0) - (lacking < 0);
+        value[e] =
+            (float)((double)value[e] + optimizer->router_bias_rate * way);
+    }
+    engine->ops->parameter_value_changed(engine, it->parameter);
+}
+
 /* ---- all of them ---- */
 
 /* The small term is that of torch.nn.utils.clip_grad_norm_ and Megatron-LM. */
@@ -148,8 +187,10 @@ void pen_optimizer_step(const struct pen_optimizer *optimizer,
         pen_network_parameter(network, parameter);
     double scale = pen_optimizer_clip(optimizer, update->norm);
     double decay = pen_optimizer_decay(optimizer, it);
-    if (it->role == PEN_ROLE_FIXED)
+    if (it->role == PEN_ROLE_FIXED) {
+        step_offset(optimizer, engine, it);
         return;
+    }
     if (is_muon(optimizer, network, parameter)) {
         step_muon(optimizer, network, it, update);
     } else if (optimizer->kind != PEN_STEP_RULE_SGD) {

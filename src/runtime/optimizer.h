@@ -40,6 +40,7 @@ struct pen_optimizer {
     double weight_decay;
     enum pen_decay_group decay_group;
     double clip_norm; /* the largest norm of all gradients; 0: no limit */
+    double router_bias_rate; /* what a step moves offsets of routers by */
 };
 
 /* "adamw", "sgd" or "muon". */
@@ -69,7 +70,11 @@ struct pen_update {
     double norm;   /* of all gradients */
 };
 
-/* Changes a parameter by its gradient, which stays. */
+/*
+ * Changes a parameter by its gradient, which stays. An offset of a router,
+ * whose gradient is the number of tokens of each expert, moves up where there
+ * are fewer than the mean, and down where there are more.
+ */
 void pen_optimizer_step(const struct pen_optimizer *optimizer,
                         struct pen_network *network, size_t parameter,
                         const struct pen_update *update);

@@ -69,8 +69,8 @@ struct pen_trainer_options {
     size_t global_batch; /* samples of a step; a multiple of micro_batch */
     enum pen_recompute recompute;
     unsigned modules; /* of selective recomputation, as those of a network */
-    struct pen_router_losses router; /* of a model with experts */
-    struct pen_recompute_span span;  /* of full, likewise */
+    struct pen_router_settings router; /* of a model with experts */
+    struct pen_recompute_span span;    /* of full, likewise */
 
     /* All below may be zero: one process, one stage. */
     struct pen_transport *transport; /* borrowed, as the two below */
@@ -221,6 +221,7 @@ struct pen_step {
     double wait_share; /* of the time of all ranks in the pass: the bubble */
     double expert_imbalance; /* tokens of the busiest expert of a block over
                                 those of a mean one; NaN: no experts */
+    double dropped_tokens;   /* by experts, over all blocks; NaN: no experts */
     double votes[PEN_VOTES];
     uint64_t vote_delay; /* they are of so many steps before */
     bool is_repeated;    /* it was not finite, and was computed again */

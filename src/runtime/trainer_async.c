@@ -64,8 +64,7 @@ static void add_squares(struct pen_trainer *trainer,
     for (size_t i = 0; i < count; i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(stage->network, i);
-        engine->ops->gradient_sum_squares(engine, it->parameter,
-                                          pen__trainer_square(trainer, it));
+        pen__trainer_put_square(trainer, it);
     }
     pen_engine_await(engine);
     for (size_t i = 0; i < count; i++)

@@ -150,6 +150,10 @@ size_t pen__trainer_num_squares(const struct pen_trainer *trainer);
 double *pen__trainer_square(const struct pen_trainer *trainer,
                             const struct pen_network_parameter *parameter);
 
+/* Puts that of a gradient there: 0 of tokens that are counted in one. */
+void pen__trainer_put_square(const struct pen_trainer *trainer,
+                             const struct pen_network_parameter *parameter);
+
 /*
  * An optimistic step that was not finite in its pass and was undone: computes
  * it again, with a sum before the update, and counts it.
@@ -159,7 +163,7 @@ pen_status pen__trainer_step_again(struct pen_trainer *trainer, uint64_t pass,
                                    struct pen_step *step, struct pen_text *why);
 
 /* What is added behind the totals of any kind of step. */
-enum { PEN__FURTHER = 4 + PEN_VOTES };
+enum { PEN__FURTHER = 5 + PEN_VOTES };
 
 /* Adds `totals` up over all ranks; the last PEN__FURTHER are filled in here. */
 pen_status pen__trainer_sum(struct pen_trainer *trainer, double *totals,

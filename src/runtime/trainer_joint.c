@@ -47,8 +47,7 @@ static void add_squares(struct pen_trainer *trainer)
             pen_network_parameter(stage->network, i);
         if (it->is_value_only)
             continue;
-        engine->ops->gradient_sum_squares(engine, it->parameter,
-                                          pen__trainer_square(trainer, it));
+        pen__trainer_put_square(trainer, it);
     }
     pen_exchange_give_back(trainer->exchange, stage);
     pen_engine_await(engine);

@@ -19,7 +19,7 @@
 #include <string.h>
 
 /* Behind the two arrays. */
-enum { BUSY_NS, PASS_NS, IMBALANCE, ROUTINGS, VOTES };
+enum { BUSY_NS, PASS_NS, IMBALANCE, ROUTINGS, DROPPED, VOTES };
 
 static uint32_t numbers_of(const struct pen_trainer *trainer)
 {
@@ -39,6 +39,17 @@ double *pen__trainer_square(const struct pen_trainer *trainer,
     return &trainer->totals[(size_t)parameter->slices[0].tensor *
                                 numbers_of(trainer) +
                             parameter->number];
+}
+
+void pen__trainer_put_square(const struct pen_trainer *trainer,
+                             const struct pen_network_parameter *parameter)
+{
+    double *square = pen__trainer_square(trainer, parameter);
+    if (parameter->role == PEN_ROLE_FIXED)
+        *square = 0;
+    else
+        trainer->engine->ops->gradient_sum_squares(
+            trainer->engine, parameter->parameter, square);
 }
 
 static double *losses_of(const struct pen_trainer *trainer)
@@ -104,8 +115,7 @@ static void add_squares(struct pen_trainer *trainer, uint32_t index)
                                                it->num_dealt);
         if ((is_first || trainer->options.sharding != PEN_SHARDING_NONE) &&
             !it->is_copy && pen_exchange_owns(trainer->exchange, index, i))
-            engine->ops->gradient_sum_squares(engine, it->parameter,
-                                              pen__trainer_square(trainer, it));
+            pen__trainer_put_square(trainer, it);
     }
     pen_engine_await(engine);
 }
@@ -175,6 +185,7 @@ static void put_further(struct pen_trainer *trainer, double *further,
     }
     further[IMBALANCE] = routings.imbalance;
     further[ROUTINGS] = routings.count;
+    further[DROPPED] = routings.dropped;
     memcpy(further + VOTES, trainer->votes, sizeof trainer->votes);
     memset(trainer->votes, 0, sizeof trainer->votes);
 }
@@ -237,6 +248,8 @@ void pen__trainer_read_further(const double *further, struct pen_step *out)
     out->expert_imbalance = further[ROUTINGS] > 0
                                 ? further[IMBALANCE] / further[ROUTINGS]
                                 : (double)NAN;
+    out->dropped_tokens =
+        further[ROUTINGS] > 0 ? further[DROPPED] : (double)NAN;
     memcpy(out->votes, further + VOTES, sizeof out->votes);
 }
 

@@ -268,6 +268,7 @@ static void advise(const struct pen_run_parts *parts,
         pen__advise_loss(parts, out);
         pen__advise_validation(parts, out);
         pen__advise_experts(parts, out);
+        pen__advise_dropped_tokens(parts, out);
     }
     if (parts->events != NULL)
         advise_faults(parts->events, summary, out);

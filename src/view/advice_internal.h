@@ -19,6 +19,8 @@ void pen__advise_validation(const struct pen_run_parts *parts,
                             struct pen_advices *out);
 void pen__advise_experts(const struct pen_run_parts *parts,
                          struct pen_advices *out);
+void pen__advise_dropped_tokens(const struct pen_run_parts *parts,
+                                struct pen_advices *out);
 void pen__advise_speed(const struct pen_run_parts *parts,
                        struct pen_advices *out);
 void pen__advise_share(const struct pen_run_parts *parts,

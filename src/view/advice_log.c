@@ -236,6 +236,32 @@ void pen__advise_experts(const struct pen_run_parts *parts,
                  "tokens are not trained.");
 }
 
+/* Of the last part, as above. */
+void pen__advise_dropped_tokens(const struct pen_run_parts *parts,
+                                struct pen_advices *out)
+{
+    const struct pen_run *run = parts->log;
+    double sum = 0;
+    size_t count = 0;
+    for (size_t i = bin_begin(run->num_steps, BINS - 1); i < run->num_steps;
+         i++) {
+        if (!isfinite(run->steps[i].dropped_tokens))
+            continue;
+        sum += run->steps[i].dropped_tokens;
+        count++;
+    }
+    if (!(sum > 0))
+        return;
+    struct pen_advice *advice = pen__advice_add(out);
+    pen_text_add(&advice->seen,
+                 "Experts drop tokens: at the end %.0f in a mean step, over "
+                 "all blocks.",
+                 ceil(sum / (double)count));
+    pen_text_add(&advice->todo,
+                 "Raise --moe-expert-capacity-factor or --moe-aux-loss-coeff, "
+                 "or train without a capacity: memory does not depend on it.");
+}
+
 /* ---- speed ---- */
 
 static double median_speed(const struct pen_run *run, size_t begin, size_t end,

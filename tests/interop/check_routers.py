@@ -1,4 +1,4 @@
-"""Compares routers with megatron-core: choices, gates, and slopes of both losses; see run_training.
+"""Compares routers with megatron-core: gates, dropped tokens, and slopes of both losses; see run_training.
 
 Usage: check_routers.py ROUTER_FILES SEED
 """
@@ -27,15 +27,18 @@ def read(text):
 
 def judge(routing):
     """Gates, the experts of each token, and slopes of the logits, by Megatron's functions."""
-    rows, experts, chosen, is_normal, is_sigmoid, groups, chosen_groups, scale, aux, z = routing["setting"]
+    rows, experts, chosen, is_normal, is_sigmoid, groups, chosen_groups, scale, aux, z, capacity = routing["setting"]
     rows, experts, chosen = int(rows), int(experts), int(chosen)
     logits = torch.tensor(routing["logits"].reshape(rows, experts), requires_grad=True)
     more = {"score_function": "sigmoid", "expert_bias": torch.tensor(routing["offset"]), "num_groups": int(groups),
             "group_topk": int(chosen_groups), "scaling_factor": scale} if is_sigmoid else {"use_pre_softmax": not is_normal}
     probs, chosen_map = moe_utils.topk_routing_with_score_function(logits, chosen, **more)
     tokens = chosen_map.sum(dim=0)
+    kept = probs
+    if capacity > 0:
+        kept, _ = moe_utils.apply_router_token_dropping(probs, chosen_map, chosen, capacity)
     choice = torch.tensor(routing["choice"].reshape(rows, chosen).astype(np.int64))
-    gates = probs.gather(1, choice)
+    gates = kept.gather(1, choice)
     loss = (gates * torch.tensor(routing["dgates"].reshape(rows, chosen))).sum()
     if aux > 0:
         loss = loss + moe_utils.switch_load_balancing_loss_func(
@@ -52,7 +55,8 @@ def main():
     failed = 0
     for number, routing in enumerate(read(text)):
         gates, chosen_map, slopes = judge(routing)
-        name = f"router {number} of seed {seed}"
+        dropped = int((gates == 0).sum())
+        name = f"router {number} of seed {seed}, {dropped} tokens dropped"
         found = np.zeros(chosen_map.shape, dtype=bool)
         np.put_along_axis(found, routing["choice"].reshape(gates.shape).astype(int), True, axis=1)
         failed += check(f"{name}, other choices", int((found != chosen_map).sum()), 0)

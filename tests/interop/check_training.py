@@ -14,7 +14,10 @@ import sys
 import gen_reference
 import judge
 import numpy as np
+import torch
+import transformers
 from judge import GRADIENT_LIMIT, LOSS_LIMIT, check, distance, worst_loss
+from megatron.core.transformer.moe import moe_utils
 from safetensors.torch import load_file as load_torch
 
 SEEDS = range(1, 9)
@@ -78,6 +81,41 @@ def check_f32(build, root, model, work):
             check(f"{name}, gradient norms", worst_loss(about["gradient_norms"], norms), GRADIENT_LIMIT)
 
 
+def tokens_of_experts(where, tokens):
+    """How many of the tokens each expert takes, by layer, as transformers routes them."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(where, local_files_only=True, attn_implementation="eager")
+    counts = {}
+
+    def count(layer, experts, chosen):
+        counts[layer] = torch.bincount(chosen.flatten(), minlength=experts)
+
+    for number, layer in enumerate(model.model.layers):
+        if hasattr(layer.mlp, "experts"):
+            layer.mlp.experts.register_forward_pre_hook(
+                lambda _, inputs, number=number: count(number, model.config.n_routed_experts, inputs[1]))
+    with torch.no_grad():
+        model(input_ids=tokens, use_cache=False)
+    return counts
+
+
+def check_bias(build, root, work):
+    """One step of the balancing bias, by Megatron's function."""
+    where, about, _, _ = reference(root, "adamw", "float32", "deepseek_v3")
+    rate, saved = 0.25, os.path.join(work, "bias")
+    judge.train(build, {**about, "losses": about["losses"][:1]}, "f32", work, [
+        "--model", where, "--token-ids", os.path.join(where, "tokens.txt"), "--moe-router-bias-update-rate", rate,
+        "--save", saved])
+    moe_utils.parallel_state.get_tensor_and_data_parallel_group = lambda **_: None
+    torch.distributed.all_reduce = lambda *_, **_more: None
+    tokens = torch.tensor(np.loadtxt(os.path.join(where, "tokens.txt"), dtype=np.int64)[:about["batch"], :-1])
+    before = load_torch(os.path.join(where, "model.safetensors"))
+    after = load_torch(os.path.join(saved, "step-00000001", "model.safetensors"))
+    for layer, counts in tokens_of_experts(where, tokens).items():
+        name = f"model.layers.{layer}.mlp.gate.e_score_correction_bias"
+        expected = moe_utils.get_updated_expert_bias(counts.float(), before[name], rate)
+        check(f"deepseek_v3, balancing bias of layer {layer}", (after[name] - expected).abs().max().item(), 1e-6)
+
+
 def check_ranks(build, root, model, work):
     """Tensor-parallel ranks, where there are ranks."""
     if not os.path.exists(os.path.join(build, "penstock-train")):
@@ -132,6 +170,7 @@ def main():
         # In bf16 a choice of experts may be another one, in PyTorch as here.
         if model in MODELS and (not in_bf16 or model in in_bf16):
             check_bf16(build, root, model, work)
+    check_bias(build, root, work)
     print(f"{judge.failures} failures")
     sys.exit(judge.failures > 0)
 

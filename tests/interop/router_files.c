@@ -4,10 +4,12 @@
  *   router_files SEED
  *
  * Prints routings of drawn logits, as lines "NAME NUMBERS...": what a router is
- * asked for, its logits, gates, the slopes of gates, and the slopes of logits.
+ * asked for, its logits, gates after tokens were dropped, the slopes of gates,
+ * and the slopes of logits.
  */
+#include "network/experts.h"
+
 #include "base/random.h"
-#include "engine/engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,18 +20,18 @@ enum { SLOTS = ROWS * CHOSEN, LOGITS = ROWS * EXPERTS };
 
 struct setting {
     bool is_normal, is_sigmoid;
-    double aux, z;
+    double aux, z, capacity;
 };
 
-static const struct setting settings[] = {{true, false, 0.3, 0.2},
-                                          {false, false, 0.1, 0.4},
-                                          {true, false, 0, 0},
-                                          {true, true, 0, 0}};
+static const struct setting settings[] = {{true, false, 0.3, 0.2, 1},
+                                          {false, false, 0.1, 0.4, 0.8},
+                                          {true, false, 0, 0, 0},
+                                          {true, true, 0, 0, 1.1}};
 
 struct routing {
     double x[LOGITS], logits[LOGITS], dlogits[LOGITS], dx[LOGITS];
     double gates[SLOTS], dgates[SLOTS];
-    int32_t choice[SLOTS], tokens[EXPERTS];
+    int32_t choice[SLOTS], order[SLOTS], tokens[EXPERTS];
 };
 
 static void print(const char *name, const double *numbers, size_t count)
@@ -40,10 +42,28 @@ static void print(const char *name, const double *numbers, size_t count)
     printf("\n");
 }
 
-static void count_tokens(struct routing *it)
+/* Slots by expert. */
+static void sort_slots(struct routing *it)
 {
+    size_t end = 0;
+    for (int32_t e = 0; e < EXPERTS; e++) {
+        size_t first = end;
+        for (int32_t slot = 0; slot < SLOTS; slot++)
+            if (it->choice[slot] == e)
+                it->order[end++] = slot;
+        it->tokens[e] = (int32_t)(end - first);
+    }
+}
+
+static void drop(const struct setting *setting, struct routing *it)
+{
+    struct pen__experts experts = {.num_experts = EXPERTS,
+                                   .shape = {.stat = sizeof(double)}};
+    experts.capacity = pen__experts_room(SLOTS, EXPERTS, setting->capacity);
+    if (setting->capacity > 0)
+        (void)pen__experts_drop(&experts, it->order, it->tokens, it->gates);
     for (size_t slot = 0; slot < SLOTS; slot++)
-        it->tokens[it->choice[slot]]++;
+        it->dgates[slot] = it->gates[slot] > 0 ? it->dgates[slot] : 0;
 }
 
 /* Logits are x, the weight is the identity. */
@@ -95,13 +115,15 @@ static void route(struct pen_engine *engine, const struct setting *setting,
     router.offset = is_sigmoid ? bias : NULL;
     engine->ops->route_forward(engine, &router, it.x, it.logits, it.gates,
                                it.choice);
-    count_tokens(&it);
+    sort_slots(&it);
+    drop(setting, &it);
     const struct pen_route about = {it.logits, it.gates, it.choice, it.tokens};
     engine->ops->route_backward_input(engine, &router, &about, it.dgates,
                                       it.dlogits, it.dx);
     const double sizes[] = {
-        ROWS,   EXPERTS,       CHOSEN,       setting->is_normal, is_sigmoid,
-        GROUPS, CHOSEN_GROUPS, router.scale, setting->aux,       setting->z};
+        ROWS,         EXPERTS,    CHOSEN,           setting->is_normal,
+        is_sigmoid,   GROUPS,     CHOSEN_GROUPS,    router.scale,
+        setting->aux, setting->z, setting->capacity};
     double choice[SLOTS];
     for (size_t slot = 0; slot < SLOTS; slot++)
         choice[slot] = it.choice[slot];

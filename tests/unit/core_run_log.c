@@ -76,7 +76,8 @@ static struct pen_run_step step_number(uint64_t number)
                                  .round_islands = NAN,
                                  .round_epoch = NAN,
                                  .round_wait_sec = NAN,
-                                 .expert_imbalance = NAN};
+                                 .expert_imbalance = NAN,
+                                 .dropped_tokens = NAN};
 }
 
 static struct pen_run *load(void)
@@ -155,6 +156,8 @@ static void expect_same_step(const struct pen_run_step *expected,
     expect_same_real(expected->round_wait_sec, found->round_wait_sec, "wait");
     expect_same_real(expected->expert_imbalance, found->expert_imbalance,
                      "imbalance");
+    expect_same_real(expected->dropped_tokens, found->dropped_tokens,
+                     "dropped");
 }
 
 /* Any bits that are a double: huge, tiny, negative, NaN, infinite. */
@@ -198,7 +201,8 @@ static void every_number_reads_back_the_same(void **state)
                                   .round_islands = random_real(&random),
                                   .round_epoch = random_real(&random),
                                   .round_wait_sec = random_real(&random),
-                                  .expert_imbalance = random_real(&random)};
+                                  .expert_imbalance = random_real(&random),
+                                  .dropped_tokens = random_real(&random)};
         append(&log, steps[i]);
     }
     pen_run_log_close(&log);
@@ -257,7 +261,7 @@ static void the_longest_line_fits(void **state)
         INT64_MAX, longest, longest,   longest, INT64_MAX, longest,
         longest,   longest, INT64_MAX, longest, longest,   longest,
         longest,   longest, longest,   longest, longest,   longest,
-        longest,   longest, longest,   longest, longest};
+        longest,   longest, longest,   longest, longest,   longest};
     assert_in_range(pen_run_step_print(&step, line), 300, PEN_RUN_LINE_SIZE);
 }
 

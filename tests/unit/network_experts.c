@@ -6,6 +6,7 @@
  */
 #include "support/engine.h"
 
+#include "network/experts.h"
 #include "network_step.h"
 #include "support/span.h"
 
@@ -70,6 +71,7 @@ struct way {
     size_t sequence;
     enum pen_recompute recompute;
     unsigned modules;
+    struct pen_router_settings router;
 };
 
 static const struct way usual = {.batch = BATCH, .sequence = SEQUENCE};
@@ -85,7 +87,8 @@ static struct pen_network *network_of(struct pen_engine *engine,
                                           .sequence = way->sequence,
                                           .step_rows = MICROBATCHES * ROWS,
                                           .recompute = way->recompute,
-                                          .modules = way->modules};
+                                          .modules = way->modules,
+                                          .router = way->router};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_network *network = NULL;
     if (pen_network_create(&options, &network, &why) != PEN_OK)
@@ -100,7 +103,7 @@ static int32_t targets[MICROBATCHES][ROWS];
 static struct pen_microbatch microbatch_of(int m)
 {
     for (size_t i = 0; i < ROWS; i++) {
-        ids[m][i] = (int32_t)((i * i * 7 + (size_t)m) % VOCAB);
+        ids[m][i] = (int32_t)((i * 7 + (size_t)m) % VOCAB);
         targets[m][i] = (int32_t)((i * 3 + 5 * (size_t)m) % VOCAB);
     }
     return (struct pen_microbatch){.ids = ids[m],
@@ -190,6 +193,39 @@ static void gradient_is_the_derivative_of_the_loss(void **state)
         assert_true(isfinite(loss) && loss > 0);
         for (size_t i = 0; i < pen_network_num_parameters(network); i++)
             expect_derivative(network, config, i);
+        pen_network_free(network);
+        pen_model_free(model);
+    }
+    pen_engine_free(engine);
+}
+
+/* Of a router whose gates are a softmax of those chosen, of all, or sigmoids.
+ */
+static void dropped_tokens_leave_a_derivative(void **state)
+{
+    (void)state;
+    static const int mixtures[] = {0, 3, 4};
+    static const struct way tight = {
+        .batch = BATCH, .sequence = SEQUENCE, .router = {.capacity = 0.7}};
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F64);
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) {
+        struct pen_model *model = model_of(mixtures[i]);
+        struct pen_network *network = network_of(engine, model, &tight);
+        struct pen_routings routings = {.count = 0};
+        spread(network);
+        (void)step_of(network, false);
+        pen_network_take_routings(network, &routings);
+        assert_true(routings.dropped >= routings.count);
+        for (size_t k = 0; k < pen_network_num_parameters(network); k++) {
+            struct pen_tensor_info info;
+            pen_model_tensor(model,
+                             pen_network_parameter(network, k)->slices->tensor,
+                             &info);
+            if (info.form->part == PEN_PART_ROUTER ||
+                info.form->part == PEN_PART_MLP_NORM ||
+                info.form->part == PEN_PART_EXPERT_DOWN)
+                expect_derivative(network, mixtures[i], k);
+        }
         pen_network_free(network);
         pen_model_free(model);
     }
@@ -392,7 +428,8 @@ static void any_number_of_tokens_is_a_product_in_bf16(void **state)
 static void routings_of_a_step_are_counted_once(void **state)
 {
     (void)state;
-    const struct way again = {BATCH, SEQUENCE, PEN_RECOMPUTE_FULL, 0};
+    const struct way again = {
+        BATCH, SEQUENCE, PEN_RECOMPUTE_FULL, 0, {.aux = 0}};
     struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
     struct pen_model *model = model_of(2);
     struct pen_network *network = network_of(engine, model, &again);
@@ -406,6 +443,71 @@ static void routings_of_a_step_are_counted_once(void **state)
     pen_network_take_routings(network, &routings);
     assert_true(routings.count == 0);
     pen_network_free(network);
+    pen_model_free(model);
+    pen_engine_free(engine);
+}
+
+/* Two slots of three stay; of equal gates the first; what is no number, too. */
+static void an_expert_keeps_its_largest_gates(void **state)
+{
+    (void)state;
+    const int32_t order[] = {0, 2, 4, 6, 1, 3, 5, 7, 8};
+    const int32_t tokens[] = {4, 1, 4};
+    const float gates[][9] = {
+        {0.3F, 0.1F, 0.2F, 0.5F, 0.9F, 0.5F, 0.3F, 0.5F, 0.4F},
+        {NAN, 0.1F, 0.2F, 0, 0.9F, 0, 0.3F, 0, 0}};
+    const float kept[][9] = {{0.3F, 0.1F, 0, 0.5F, 0.9F, 0.5F, 0, 0, 0},
+                             {NAN, 0.1F, 0, 0, 0.9F, 0, 0.3F, 0, 0}};
+    const struct pen__experts experts = {
+        .num_experts = 3, .capacity = 2, .shape = {.stat = sizeof(float)}};
+    for (size_t i = 0; i < 2; i++) {
+        float found[9];
+        memcpy(found, gates[i], sizeof found);
+        size_t dropped = pen__experts_drop(&experts, order, tokens, found);
+        assert_int_equal(dropped, i == 0 ? 4 : 3);
+        for (size_t k = 0; k < 9; k++)
+            if (isnan(kept[i][k]) ? !isnan(found[k])
+                                  : fabsf(found[k] - kept[i][k]) > 0)
+                fail_msg("gate %zu: expected %g, found %g", k,
+                         (double)kept[i][k], (double)found[k]);
+    }
+}
+
+/* In the gradient of the offset, whatever is computed again or apart. */
+static void tokens_of_experts_are_counted(void **state)
+{
+    (void)state;
+    static const struct way ways[] = {
+        {BATCH, SEQUENCE, PEN_RECOMPUTE_NONE, 0, {.counts_tokens = true}},
+        {BATCH, SEQUENCE, PEN_RECOMPUTE_FULL, 0, {.counts_tokens = true}},
+        {BATCH, SEQUENCE, PEN_RECOMPUTE_NONE, 0, {.counts_tokens = false}}};
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
+    struct pen_model *model = model_of(4);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct pen_network *network = network_of(engine, model, &ways[i]);
+        size_t num_offsets = 0;
+        (void)step_of(network, i > 0);
+        for (size_t k = 0; k < pen_network_num_parameters(network); k++) {
+            const struct pen_network_parameter *it =
+                pen_network_parameter(network, k);
+            size_t count = 0;
+            double sum = 0;
+            if (it->role != PEN_ROLE_FIXED)
+                continue;
+            const float *tokens =
+                span_of_part(engine, it->parameter, PEN_PART_GRADIENT, &count);
+            for (size_t e = 0; e < count; e++)
+                sum += (double)tokens[e];
+            assert_true(
+                fabs(sum - (ways[i].router.counts_tokens
+                                ? MICROBATCHES * ROWS * model->experts_per_token
+                                : 0)) < 1e-9);
+            num_offsets++;
+        }
+        assert_int_equal(num_offsets,
+                         model->num_blocks - model->num_dense_blocks);
+        pen_network_free(network);
+    }
     pen_model_free(model);
     pen_engine_free(engine);
 }
@@ -429,10 +531,18 @@ static void expect_same(const struct pen_network *plain,
 }
 
 static const struct way ways[] = {
-    {BATCH, SEQUENCE, PEN_RECOMPUTE_FULL, 0},
-    {BATCH, SEQUENCE, PEN_RECOMPUTE_SELECTIVE, 0},
-    {BATCH, SEQUENCE, PEN_RECOMPUTE_SELECTIVE, 1u << PEN_MODULE_MLP},
-    {BATCH, SEQUENCE, PEN_RECOMPUTE_SELECTIVE, PEN_TRAINED_MODULES}};
+    {BATCH, SEQUENCE, PEN_RECOMPUTE_FULL, 0, {.aux = 0}},
+    {BATCH, SEQUENCE, PEN_RECOMPUTE_SELECTIVE, 0, {.aux = 0}},
+    {BATCH,
+     SEQUENCE,
+     PEN_RECOMPUTE_SELECTIVE,
+     1u << PEN_MODULE_MLP,
+     {.aux = 0}},
+    {BATCH,
+     SEQUENCE,
+     PEN_RECOMPUTE_SELECTIVE,
+     PEN_TRAINED_MODULES,
+     {.aux = 0}}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
 static void expect_no_change(struct pen_engine *engine)
@@ -578,6 +688,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradient_is_the_derivative_of_the_loss),
+        cmocka_unit_test(dropped_tokens_leave_a_derivative),
+        cmocka_unit_test(an_expert_keeps_its_largest_gates),
+        cmocka_unit_test(tokens_of_experts_are_counted),
         cmocka_unit_test(losses_of_routers_have_their_derivatives),
         cmocka_unit_test(engines_agree_whatever_the_routing),
         cmocka_unit_test(any_number_of_tokens_is_a_product_in_bf16),

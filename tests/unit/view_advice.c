@@ -208,6 +208,22 @@ static void uneven_experts_are_told(void **state)
                 "--moe-aux-loss-coeff");
 }
 
+static void dropped_tokens_are_told(void **state)
+{
+    (void)state;
+    struct sample sample;
+    init_sample(&sample);
+    for (size_t i = 0; i < STEPS; i++)
+        sample.steps[i].dropped_tokens = i < STEPS / 2 ? 9 : 0;
+    expect_seen(&sample, "", "");
+    for (size_t i = 0; i < STEPS; i++)
+        sample.steps[i].dropped_tokens = i < STEPS / 2 ? 0 : 41;
+    expect_seen(&sample,
+                "Experts drop tokens: at the end 41 in a mean step, over all "
+                "blocks.",
+                "--moe-expert-capacity-factor");
+}
+
 static void a_low_share_of_the_peak_is_told(void **state)
 {
     (void)state;
@@ -375,6 +391,7 @@ int main(void)
         cmocka_unit_test(a_fall_of_the_speed_is_found_to_the_step),
         cmocka_unit_test(noise_and_single_slow_steps_are_no_fall),
         cmocka_unit_test(uneven_experts_are_told),
+        cmocka_unit_test(dropped_tokens_are_told),
         cmocka_unit_test(a_low_share_of_the_peak_is_told),
         cmocka_unit_test(a_bubble_above_the_prediction_names_the_cause),
         cmocka_unit_test(a_bubble_as_predicted_is_told_when_it_is_large),

@@ -42,7 +42,8 @@ _penstock_train_options() {
         --stale-after --stale-discount --predict-weights --stage-replicas --stage-layers --replica-shares --slices --context-parallel-size --cp \
         --adam-beta2 --adam-eps --sgd-momentum --sgd-nesterov --muon-lr \
         --muon-momentum --muon-plain-momentum --muon-adjust-lr \
-        --moe-aux-loss-coeff --moe-z-loss-coeff --bf16 \
+        --moe-aux-loss-coeff --moe-z-loss-coeff \
+        --moe-expert-capacity-factor --moe-router-bias-update-rate --bf16 \
         --engine --threads --recompute-granularity --recompute-modules --recompute-stages --recompute-method --recompute-num-layers --save --save-interval --save-keep \
         --run --log --log-interval --probe --probe-steps --tensorboard-dir --metrics-port \
         --eval-interval --eval-iters \

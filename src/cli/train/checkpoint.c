@@ -85,12 +85,18 @@ static const struct {
     const char *name;
     double number; /* of flags: 0 */
     const char *word;
-} young_options[] = {
-    {"stale-after", 0, NULL},         {"stale-discount", 0, NULL},
-    {"predict-weights", 0, NULL},     {"muon-momentum", 0.95, NULL},
-    {"muon-plain-momentum", 0, NULL}, {"muon-adjust-lr", 0, "original"},
-    {"moe-aux-loss-coeff", 0, NULL},  {"moe-z-loss-coeff", 0, NULL},
-    {"sequence-parallel", 0, NULL},   {"late", 0, "discard"}};
+} young_options[] = {{"stale-after", 0, NULL},
+                     {"stale-discount", 0, NULL},
+                     {"predict-weights", 0, NULL},
+                     {"muon-momentum", 0.95, NULL},
+                     {"muon-plain-momentum", 0, NULL},
+                     {"muon-adjust-lr", 0, "original"},
+                     {"moe-aux-loss-coeff", 0, NULL},
+                     {"moe-z-loss-coeff", 0, NULL},
+                     {"moe-expert-capacity-factor", 0, NULL},
+                     {"moe-router-bias-update-rate", 0, NULL},
+                     {"sequence-parallel", 0, NULL},
+                     {"late", 0, "discard"}};
 
 static bool is_off(const char *name, const json_t *value)
 {

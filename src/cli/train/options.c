@@ -112,12 +112,19 @@ static const struct pen__field fields[] = {
     WORD("muon-adjust-lr", muon_adjust, muon_adjusts,
          "how Muon's learning rate depends on a matrix: original, "
          "match_rms_adamw or spectral_unclamped; original when not given"),
+    REAL("moe-expert-capacity-factor", router.capacity, 0, 1e6,
+         "drop the tokens of a micro-batch that an expert takes beyond X times "
+         "those of a mean expert, the smallest gates first; none when not "
+         "given"),
     REAL("moe-aux-loss-coeff", router.aux, 0, 1e6,
          "multiply the loss that keeps experts busy alike by X; 0 when not "
          "given"),
     REAL("moe-z-loss-coeff", router.z, 0, 1e6,
          "multiply the loss that keeps logits of routers small by X; 0 when "
          "not given"),
+    REAL("moe-router-bias-update-rate", numbers.router_bias_rate, 0, 1e6,
+         "move the balancing bias of each expert by X at every step, towards "
+         "the mean number of tokens; 0 when not given"),
     FLAG("bf16", is_bf16, "products in bf16, master weights in float"),
     TEXT("engine", "NAME[,NAME...]", engine_name,
          "onednn, reference (plain loops), opencl[:DEVICE] or cuda[:DEVICE] "

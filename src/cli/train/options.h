@@ -39,7 +39,7 @@ struct pen__train_args {
     double muon_rate;     /* NaN: the learning rate of the others */
     unsigned decay_groups;
     struct pen_optimizer numbers; /* of the optimizer */
-    struct pen_router_losses router;
+    struct pen_router_settings router;
     unsigned lr_style;
     unsigned wsd_style;
     struct pen_lr_schedule schedule;

@@ -211,14 +211,18 @@ static pen_status check_router(const struct pen__training *training,
 {
     const struct pen__train_args *args = &training->args;
     const struct pen_model *model = training->pretrained.model.decoder;
-    const struct pen_router_losses *router = &training->args.router;
+    const struct pen_router_settings *router = &training->args.router;
     bool has_experts = model != NULL && model->num_experts > 0;
-    bool has_losses = router->aux != 0 || router->z != 0;
-    if (!has_experts && has_losses)
+    bool has_offset = has_experts && model->has_router_bias;
+    bool moves_offset = training->args.numbers.router_bias_rate > 0;
+    const char *option = router->aux > 0        ? "--moe-aux-loss-coeff"
+                         : router->z > 0        ? "--moe-z-loss-coeff"
+                         : router->capacity > 0 ? "--moe-expert-capacity-factor"
+                                                : NULL;
+    if (!has_experts && option != NULL)
         pen_why(why,
                 "%s is for models with experts, and this one has none. Drop it",
-                router->aux > 0 ? "--moe-aux-loss-coeff"
-                                : "--moe-z-loss-coeff");
+                option);
     else if (has_experts && model->has_expert_bias && args->moves.count > 0)
         pen_why(why,
                 "--move cannot move tensors that have the experts of a whole "
@@ -230,6 +234,17 @@ static pen_status check_router(const struct pen__training *training,
                 "model_type \"%s\" needs replicas that sum gradients at every "
                 "step, not --sync %s. Drop --sync",
                 pen_model_type(model), args->sync);
+    else if (moves_offset && !has_offset)
+        pen_why(why,
+                "--moe-router-bias-update-rate is for models whose routers "
+                "have a balancing bias, as DeepSeek V3. Drop it, or use "
+                "--moe-aux-loss-coeff");
+    else if (moves_offset && training->replicas.has_method)
+        pen_why(why,
+                "--moe-router-bias-update-rate counts the tokens of all "
+                "replicas at every step, which --sync %s does not. Drop one of "
+                "them",
+                training->args.sync);
     else
         return PEN_OK;
     return PEN_INVALID;

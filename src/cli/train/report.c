@@ -260,7 +260,8 @@ void pen__train_report_step(struct pen__train_report *report,
             report->has_moved ? (double)report->move.sent_bytes : (double)NAN,
         .repeated = step->is_repeated ? 1 : (double)NAN,
         .skipped = step->is_skipped ? 1 : (double)NAN,
-        .expert_imbalance = step->expert_imbalance};
+        .expert_imbalance = step->expert_imbalance,
+        .dropped_tokens = step->dropped_tokens};
     add_round(report, &line);
     report->has_moved = false;
     report->spent_sec += sec;
