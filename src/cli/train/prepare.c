@@ -213,8 +213,8 @@ static pen_status check_router(const struct pen__training *training,
     const struct pen_model *model = training->pretrained.model.decoder;
     const struct pen_router_settings *router = &training->args.router;
     bool has_experts = model != NULL && model->num_experts > 0;
-    bool has_offset = has_experts && model->has_router_bias &&
-                      model->has_sigmoid_gates;
+    bool has_offset =
+        has_experts && model->has_router_bias && model->has_sigmoid_gates;
     bool moves_offset = training->args.numbers.router_bias_rate > 0;
     const char *option = router->aux > 0        ? "--moe-aux-loss-coeff"
                          : router->z > 0        ? "--moe-z-loss-coeff"
