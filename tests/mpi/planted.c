@@ -5,14 +5,19 @@
  *   tied    the gradient of the embedding is added twice to the tied matrix
  *   mean    replicas divide gradients of layer 3 by their own samples
  *   scale   the loss of one micro-batch is divided by half of the targets
+ *   norms   gradients of gains are not summed over a tensor group
+ *   part    one sum inside layer 1 lacks the part of the other tensor rank
+ *   stale   gathered weights stay after a step (ZeRO-3)
  */
+#include "network/chain.h"
 #include "network/network.h"
 #include "runtime/exchange.h"
+#include "runtime/gather.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYER = 3 };
+enum { LAYER = 3, GAIN_BYTES = 64 * 4, STREAM_BYTES = 16 * GAIN_BYTES };
 
 /* Linked by --wrap: the real ones, and those that are called instead. */
 void __real_pen_network_add_gathered(struct pen_network *network, size_t count,
@@ -35,6 +40,13 @@ void __real_pen_network_backward(struct pen_network *network,
 void __wrap_pen_network_backward(struct pen_network *network,
                                  struct pen_microbatch *microbatch, void *stash,
                                  const void *dy, void *dx);
+
+void __real_pen__exchange(struct pen_group *group, uint32_t with,
+                          const void *mine, void *theirs, size_t bytes);
+void __wrap_pen__exchange(struct pen_group *group, uint32_t with,
+                          const void *mine, void *theirs, size_t bytes);
+void __real_pen_gather_forget(struct pen_gather *gather);
+void __wrap_pen_gather_forget(struct pen_gather *gather);
 
 static bool is_planted(const char *name)
 {
@@ -103,4 +115,28 @@ void __wrap_pen_network_backward(struct pen_network *network,
 {
     unbalance(microbatch);
     __real_pen_network_backward(network, microbatch, stash, dy, dx);
+}
+
+/* The embedding has the first sum of the stream, attention of layer 1 the
+ * second. */
+static bool is_second_stream(size_t bytes)
+{
+    static int num_streams = 0;
+    return bytes == STREAM_BYTES && ++num_streams == 2;
+}
+
+void __wrap_pen__exchange(struct pen_group *group, uint32_t with,
+                          const void *mine, void *theirs, size_t bytes)
+{
+    bool is_part = is_second_stream(bytes);
+    __real_pen__exchange(group, with, mine, theirs, bytes);
+    if ((is_planted("norms") && bytes == GAIN_BYTES) ||
+        (is_planted("part") && is_part))
+        memset(theirs, 0, bytes);
+}
+
+void __wrap_pen_gather_forget(struct pen_gather *gather)
+{
+    if (!is_planted("stale"))
+        __real_pen_gather_forget(gather);
 }
