@@ -84,7 +84,7 @@ static pen_status make_decoder(struct pen_trainer *trainer,
         .sequence = sequence,
         .num_slices = trainer->layout.shape.num_slices,
         .step_rows =
-            options->global_batch / trainer->layout.num_logical * sequence,
+            options->global_batch * sequence / trainer->layout.num_logical,
         .recompute = layers->recompute,
         .modules = options->modules,
         .span = options->span,
