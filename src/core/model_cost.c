@@ -169,7 +169,7 @@ static void block_cost(const struct pen_model *model, uint32_t block,
     out->stash_bytes = boundary;
     out->hold_bytes = boundary + rows * held * work->element_bytes;
     if (model->has_attention_sinks)
-        out->hold_bytes += model->num_heads * work->stat_bytes;
+        out->hold_bytes += (uint64_t)model->num_heads * work->stat_bytes;
     if (it->mlp == PEN_MLP_EXPERTS)
         add_routing(model, work, out, &stash);
     if (work->recompute == PEN_RECOMPUTE_FULL)

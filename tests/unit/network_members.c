@@ -250,7 +250,10 @@ static void numbers_without_a_subtree_are_refused(void **state)
         .num_layers = model->num_layers,
         .batch = BATCH,
         .sequence = SEQUENCE,
-        .tensor = {6, 3, 3, thread_world_group(world, 1)}};
+        .tensor = {.total = 6,
+                   .first = 3,
+                   .count = 3,
+                   .group = thread_world_group(world, 1)}};
     assert_int_equal(pen_network_create(&options, &network, &why), PEN_INVALID);
     assert_string_equal(pen_text_string(&why),
                         "2 tensor-parallel ranks with 3 pieces each: both have "
