@@ -284,7 +284,7 @@ void pen__sum_stages(struct pen__work *work)
         uint32_t group =
             pen__devices_of(work->setting, plan, pen__rank_of(work, i)).slowest;
         if (group != last)
-            memset(&table, 0, sizeof table);
+            memset(table.is_there, 0, sizeof table.is_there);
         last = group;
         sum_stage(work, &plan->stages[i], group, &table, stage);
         if (i > 0 && is_alike(stage, &alike))
