@@ -103,8 +103,7 @@ parameter_of(const struct pen_gather *gather, size_t parameter)
 
 static bool is_gathered(const struct pen_gather *gather, size_t parameter)
 {
-    return pen_network_is_of_one_layer(gather->options.network,
-                                       parameter_of(gather, parameter));
+    return pen_reduction_leaves(gather->options.reduction, parameter);
 }
 
 static void cut_parameter(struct pen_gather *gather, size_t parameter)

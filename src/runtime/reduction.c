@@ -231,12 +231,20 @@ uint32_t pen_reduction_owner(const struct pen_reduction *reduction,
     return reduction->owners[parameter];
 }
 
-static bool is_gathered(const struct pen_reduction *reduction, size_t parameter)
+bool pen_reduction_leaves(const struct pen_reduction *reduction,
+                          size_t parameter)
 {
     const struct pen_network *network = reduction->options.network;
+    const struct pen_network_parameter *it =
+        pen_network_parameter(network, parameter);
+    return it->num_dealt == reduction->options.num_dealt &&
+           pen_network_is_of_one_layer(network, it);
+}
+
+static bool is_gathered(const struct pen_reduction *reduction, size_t parameter)
+{
     return reduction->options.gathered_by > 0 &&
-           pen_network_is_of_one_layer(
-               network, pen_network_parameter(network, parameter));
+           pen_reduction_leaves(reduction, parameter);
 }
 
 bool pen_reduction_keeps(const struct pen_reduction *reduction,

@@ -72,6 +72,11 @@ bool pen_reduction_owns(const struct pen_reduction *reduction,
 uint32_t pen_reduction_owner(const struct pen_reduction *reduction,
                              size_t parameter);
 
+/* Whether one layer alone has a parameter that is summed here: its gradient and
+ * value may be elsewhere while other layers have their turn. */
+bool pen_reduction_leaves(const struct pen_reduction *reduction,
+                          size_t parameter);
+
 /* Whether this member has a value all the time, and steps it or gets it after
  * every step. */
 bool pen_reduction_keeps(const struct pen_reduction *reduction,

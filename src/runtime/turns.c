@@ -16,9 +16,7 @@ bool pen_turns_has(const struct pen_turns *turns, size_t parameter)
 {
     if (turns->part == PEN_PART_VALUE)
         return !pen_reduction_keeps(turns->reduction, parameter);
-    return pen_network_is_of_one_layer(
-               turns->network,
-               pen_network_parameter(turns->network, parameter)) &&
+    return pen_reduction_leaves(turns->reduction, parameter) &&
            !pen_reduction_owns(turns->reduction, parameter);
 }
 
@@ -78,7 +76,9 @@ static pen_status place(const struct pen_turns *turns, struct pen_text *why)
             used += bytes_of(turns, i);
             at = turns->block + (layer % 2 == 0 ? first : turns->bytes - used);
         }
-        if (!it->is_value_only)
+        bool has_place =
+            turns->part == PEN_PART_GRADIENT && it->gradients != NULL;
+        if (!it->is_value_only && !has_place)
             status =
                 turns->part == PEN_PART_VALUE
                     ? engine->ops->value_place(engine, it->parameter, at, why)

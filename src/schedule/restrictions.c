@@ -43,8 +43,6 @@ static bool deals_out_experts(const struct pen_training_facts *facts,
         pen_why(why, "ep %u needs a schedule with one copy of the model", ep);
     else if (facts->has_uneven_shares)
         pen_why(why, "ep %u needs replicas with equal shares of the batch", ep);
-    else if (facts->sharding > PEN_SHARDING_ZERO1)
-        pen_why(why, "ep %u goes with none and zero1", ep);
     else if (facts->num_members % ep != 0)
         pen_why(why, "ep %u does not divide the %u replicas", ep,
                 facts->num_members);
@@ -112,8 +110,6 @@ static bool has_whole_experts(const struct pen_training_facts *facts,
         return true;
     if (facts->degrees[PEN_DEGREE_TP] > 1)
         needs = "layers that are not cut, tp 1";
-    else if (facts->sharding > PEN_SHARDING_ZERO1)
-        needs = "whole gradients, none or zero1";
     else if (facts->num_slices > 1)
         needs = "sequences without token slices";
     if (needs == NULL)
@@ -480,8 +476,8 @@ static const struct {
     const char *remedy;
 } restrictions[] = {
     {has_whole_layers, "plan with cp 1, or export the plan"},
-    {deals_out_experts, "use another --expert-model-parallel-size, --schedule "
-                        "1f1b and zero1"},
+    {deals_out_experts,
+     "use another --expert-model-parallel-size and --schedule 1f1b"},
     {shares_layers_in_a_tree, "use --tp 2, 4 or 8 with --schedule 1f1b"},
     {gathers_alike, "or use --sharding zero1"},
     {has_whole_experts, NULL},

@@ -73,7 +73,7 @@ draw_kind() {
     slices) same=(--slices "$(pick slices 2 4)") schedules=(seq1f1b) ;;
     experts)
         family=$(pick family mixtral qwen3_moe deepseek_v3) ep=$(pick ep 1 2 4) own=(--ep "$ep")
-        schedules=(gpipe 1f1b zb-h1 interleaved) shardings=(none zero1)
+        schedules=(gpipe 1f1b zb-h1 interleaved)
         ;;
     esac
 }

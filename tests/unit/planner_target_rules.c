@@ -121,6 +121,12 @@ static void experts_fold_where_the_target_folds(void **state)
     candidate.degrees[PEN_DEGREE_TP] = 1;
     candidate.degrees[PEN_DEGREE_DP] = 8;
     expect_refusal(&setting, &candidate, "ep 16 does not divide 8 replicas");
+    setting.target = PEN_TARGET_PENSTOCK;
+    candidate.degrees[PEN_DEGREE_EP] = 2;
+    candidate.sharding = PEN_SHARDING_ZERO2;
+    expect_refusal(&setting, &candidate,
+                   "zero2: memory of ranks with some of the experts is "
+                   "predicted for none and zero1; use one of them with ep 2");
     release_setting(&setting);
 }
 

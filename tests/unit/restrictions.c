@@ -89,7 +89,7 @@ static void expect_broken(const struct pen_training_facts *facts,
 }
 
 #define EXPERT_REMEDY                                                          \
-    "; use another --expert-model-parallel-size, --schedule 1f1b and zero1"
+    "; use another --expert-model-parallel-size and --schedule 1f1b"
 
 static void expect_not_dealt_out(const struct pen_training_facts *facts,
                                  const char *reason)
@@ -127,8 +127,8 @@ static void experts_are_dealt_out_evenly(void **state)
     expect_not_dealt_out(&facts,
                          "ep 2 needs replicas with equal shares of the batch");
     facts.has_uneven_shares = false;
-    facts.sharding = PEN_SHARDING_ZERO2;
-    expect_not_dealt_out(&facts, "ep 2 goes with none and zero1");
+    facts.sharding = PEN_SHARDING_ZERO3;
+    expect_kept(&facts);
     facts.sharding = PEN_SHARDING_NONE;
     facts.is_asynchronous = true;
     expect_not_dealt_out(&facts, "ep 2 needs a synchronous schedule");
@@ -228,15 +228,11 @@ static void experts_are_whole(void **state)
     struct pen_training_facts facts = synchronous();
     struct pen_text reason = PEN_TEXT_EMPTY;
     facts.model = mixture;
-    facts.sharding = PEN_SHARDING_ZERO1;
+    facts.sharding = PEN_SHARDING_ZERO3;
     expect_kept(&facts);
-    facts.sharding = PEN_SHARDING_ZERO2;
-    pen_text_add(&reason, "%swhole gradients, none or zero1", words);
-    expect_broken(&facts, pen_text_string(&reason), "");
     facts = synchronous();
     facts.model = mixture;
     facts.num_slices = 2;
-    pen_text_clear(&reason);
     pen_text_add(&reason, "%ssequences without token slices", words);
     expect_broken(&facts, pen_text_string(&reason), "");
     facts.num_slices = 1;

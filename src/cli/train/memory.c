@@ -320,6 +320,18 @@ static double trained_here(const struct pen__train_memory_question *question,
     return norms + (count - norms) / (double)question->args->tensor_size;
 }
 
+/* The part of them that takes turns: experts that are dealt out stay. */
+static double turning_here(const struct pen__train_memory_question *question,
+                           const struct pen_layer_range *layers)
+{
+    double count = trained_here(question, layers);
+    for (uint32_t i = 0; i < layers->count && question->args->expert_size > 1;
+         i++)
+        count -= (double)pen_model_expert_parameters(question->model->decoder,
+                                                     layers->first + i);
+    return count;
+}
+
 /* Bytes that one of several members lacks, except those that take turns. */
 static double left_out(double all, double turns, uint32_t num_members)
 {
@@ -349,11 +361,11 @@ static double dropped_bytes(const struct pen__train_memory_question *question,
                       ? (double)pen_model_vocab_parameters(model) /
                             (double)question->args->tensor_size
                       : 0;
-    double all = trained_here(question, layers) - tied, most = 0, before = 0;
+    double all = turning_here(question, layers) - tied, most = 0, before = 0;
     for (uint32_t i = 0; i < layers->count; i++) {
         struct pen_layer_range one = {.first = layers->first + i, .count = 1};
         double own =
-            trained_here(question, &one) - (one.first == last ? tied : 0);
+            turning_here(question, &one) - (one.first == last ? tied : 0);
         most = larger(most, before + own);
         before = own;
     }
