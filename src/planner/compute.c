@@ -1,6 +1,7 @@
 #include "planner/compute.h"
 
 #include "core/image_model_cost.h"
+#include "planner/context_rank.h"
 #include "planner/expert_rank.h"
 #include "planner/partition.h"
 #include "planner/tensor_rank.h"
@@ -20,6 +21,15 @@ static struct pen_workload workload_of(const struct pen_compute *compute,
                                  .stat_bytes = 4,
                                  .recompute = recompute,
                                  .modules = compute->modules};
+}
+
+/* Of one rank of a context group: its bytes, but fewer pairs than it has. */
+static struct pen_workload workload_of_rank(const struct pen_compute *compute,
+                                            enum pen_recompute recompute)
+{
+    struct pen_workload work = workload_of(compute, recompute);
+    work.sequence = pen_context_rank_tokens(compute);
+    return work;
 }
 
 static uint32_t num_layers_of(const struct pen_compute *compute)
@@ -96,6 +106,14 @@ static void count_rooms(const struct pen_compute *compute,
     out->scratch += room.hold - plain.hold + room.scratch - plain.scratch;
 }
 
+void pen_compute_share_layers(const struct pen_compute *compute,
+                              struct pen_profile *profile)
+{
+    pen_tensor_rank_cut(compute, profile);
+    pen_context_rank_cut(compute, profile);
+    pen_expert_rank_cut(compute, profile);
+}
+
 void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
                              enum pen_recompute recompute,
                              struct pen_compute_bytes *out)
@@ -108,7 +126,7 @@ void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
                                       mode->scratch_bytes};
     if (!is_counted(compute, recompute) || kind != PEN_LAYER_BLOCK)
         return;
-    struct pen_workload work = workload_of(compute, PEN_RECOMPUTE_NONE);
+    struct pen_workload work = workload_of_rank(compute, PEN_RECOMPUTE_NONE);
     struct pen_layer_cost plain, cost;
     pen_model_layer_cost(compute->model, layer, &work, &plain);
     work.recompute = recompute;
@@ -256,34 +274,57 @@ static double message_sec(const struct pen_compute *compute,
 {
     if (compute->sends_messages)
         return 0;
+    enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
     enum pen_recompute mode = mode_of(compute, stage, layer);
-    return pen_tensor_rank_sec(compute,
-                               pen_model_layer_kind(compute->model, layer),
-                               mode, pass) +
+    return pen_tensor_rank_sec(compute, kind, mode, pass) +
+           pen_context_rank_sec(compute, kind, mode, pass) +
            pen_expert_rank_sec(compute, layer, mode, pass);
 }
 
-double pen_compute_tensor_sec(const struct pen_compute *compute,
-                              const struct pen_layer_range *stage)
+static double stage_message_sec(const struct pen_compute *compute,
+                                const struct pen_layer_range *stage)
 {
     double sum = 0;
-    if (compute->profile == NULL || compute->tensor_ranks <= 1)
-        return 0;
     for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
         sum += message_sec(compute, stage, i, PEN_PASS_FORWARD) +
                message_sec(compute, stage, i, PEN_PASS_INPUT);
     return sum;
 }
 
+double pen_compute_tensor_sec(const struct pen_compute *compute,
+                              const struct pen_layer_range *stage)
+{
+    bool has_group = compute->profile != NULL && compute->tensor_ranks > 1;
+    return has_group ? stage_message_sec(compute, stage) : 0;
+}
+
+double pen_compute_context_sec(const struct pen_compute *compute,
+                               const struct pen_layer_range *stage)
+{
+    bool has_group = compute->profile != NULL && compute->context_ranks > 1;
+    return has_group ? stage_message_sec(compute, stage) : 0;
+}
+
 double pen_compute_expert_sec(const struct pen_compute *compute,
                               const struct pen_layer_range *stage)
 {
-    double sum = 0;
-    if (compute->profile == NULL || compute->expert_ranks <= 1)
-        return 0;
-    for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
-        sum += message_sec(compute, stage, i, PEN_PASS_FORWARD) +
-               message_sec(compute, stage, i, PEN_PASS_INPUT);
+    bool has_group = compute->profile != NULL && compute->expert_ranks > 1;
+    return has_group ? stage_message_sec(compute, stage) : 0;
+}
+
+struct pen_context_messages
+pen_compute_context_messages(const struct pen_compute *compute,
+                             const struct pen_layer_range *stage,
+                             enum pen_layer_pass pass)
+{
+    struct pen_context_messages sum = {.gathers = 0};
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++) {
+        struct pen_context_messages sent = pen_context_rank_messages(
+            compute, pen_model_layer_kind(compute->model, i),
+            mode_of(compute, stage, i), pass);
+        sum.gathers += sent.gathers;
+        sum.sums += sent.sums;
+    }
     return sum;
 }
 
@@ -362,7 +403,7 @@ uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
     for (uint32_t i = 0; i < stage->count; i++) {
         uint32_t layer = stage->first + i;
         enum pen_recompute mode = mode_of(compute, stage, layer);
-        struct pen_workload work = workload_of(compute, mode);
+        struct pen_workload work = workload_of_rank(compute, mode);
         struct pen_layer_cost cost;
         if (mode == PEN_RECOMPUTE_FULL && is_block(compute, layer) &&
             pen_recompute_is_inner(&compute->span, block_of(stage, layer)))
@@ -375,7 +416,7 @@ uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
 
 uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute)
 {
-    struct pen_workload work = workload_of(compute, PEN_RECOMPUTE_NONE);
+    struct pen_workload work = workload_of_rank(compute, PEN_RECOMPUTE_NONE);
     uint32_t count = compute->images == NULL ? 1 : num_layers_of(compute);
     uint64_t most = 0;
     for (uint32_t layer = 0; layer < count; layer++) {

@@ -23,13 +23,13 @@ struct pen_compute {
     unsigned modules; /* of selective recomputation: 1u << PEN_MODULE_... */
     struct pen_recompute_span span; /* of full */
     enum pen_update_kind optimizer; /* ADAM or SGD */
-    uint32_t num_members;  /* ranks with the same layers; 0 as 1: alone */
-    uint32_t tensor_ranks; /* that share a layer; 0 as 1. The profile is then
-                              one that pen_tensor_rank_cut() made */
-    uint32_t expert_ranks; /* that experts are dealt out over; 0 as 1. The
-                              profile is then of pen_expert_rank_cut() */
-    bool is_sharded;       /* each of them steps its share */
-    bool sends_messages;   /* inside layers: seconds are without them */
+    uint32_t num_members;   /* ranks with the same layers; 0 as 1: alone */
+    uint32_t tensor_ranks;  /* that share a layer; 0 as 1. The profile is then
+                               one that pen_compute_share_layers() made, */
+    uint32_t context_ranks; /* likewise: that share a sequence, */
+    uint32_t expert_ranks;  /* or that experts are dealt out over */
+    bool is_sharded;        /* each of them steps its share */
+    bool sends_messages;    /* inside layers: seconds are without them */
 };
 
 /*
@@ -40,6 +40,14 @@ struct pen_compute {
 pen_status pen_compute_check(const struct pen_compute *compute,
                              enum pen_recompute recompute,
                              struct pen_text *why);
+
+/*
+ * Changes the layers of a profile that pen_profile_at() made, or that was
+ * measured for the compute's micro-batch, to those of one rank of its tensor
+ * and context group: parameters, bytes, and seconds without messages.
+ */
+void pen_compute_share_layers(const struct pen_compute *compute,
+                              struct pen_profile *profile);
 
 /*
  * What a layer keeps and needs meanwhile, out of the profile. Modules are not
@@ -71,10 +79,13 @@ void pen_compute_stage(const struct pen_compute *compute,
 
 /*
  * Seconds of messages inside the layers of a stage, in all passes of a
- * micro-batch; pen_compute_stage() has them in the passes.
+ * micro-batch; pen_compute_stage() has them in the passes. The second is of
+ * ranks that share sequences.
  */
 double pen_compute_tensor_sec(const struct pen_compute *compute,
                               const struct pen_layer_range *stage);
+double pen_compute_context_sec(const struct pen_compute *compute,
+                               const struct pen_layer_range *stage);
 
 /* Likewise those between ranks with different experts. */
 double pen_compute_expert_sec(const struct pen_compute *compute,
@@ -84,6 +95,19 @@ double pen_compute_expert_sec(const struct pen_compute *compute,
 uint32_t pen_compute_tensor_sums(const struct pen_compute *compute,
                                  const struct pen_layer_range *stage,
                                  enum pen_layer_pass pass);
+
+/* How often the ranks of a context group exchange chunks of keys and values. */
+struct pen_context_messages {
+    uint32_t gathers; /* both own chunks to all others */
+    uint32_t sums;    /* shares of the gradients of chunks to those that have
+                         them: 1.5 C (C - 1) chunks in all */
+};
+
+/* In one pass of a stage and micro-batch. */
+struct pen_context_messages
+pen_compute_context_messages(const struct pen_compute *compute,
+                             const struct pen_layer_range *stage,
+                             enum pen_layer_pass pass);
 
 /* Rounds of messages between ranks with different experts, of one layer. */
 uint32_t pen_compute_expert_rounds(const struct pen_compute *compute,

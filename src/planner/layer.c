@@ -67,7 +67,10 @@ static double tensor_time(const struct pen__layer *layer, double kernels,
     return kernels * sec;
 }
 
-/* Keys and values travel around a ring while the pairs are computed. */
+/*
+ * Keys and values travel around a ring while the pairs are computed; this
+ * program gathers them, and sends shares of their gradients.
+ */
 static double context_time(const struct pen__layer *layer, double passes)
 {
     if (layer->cp <= 1)
@@ -78,6 +81,8 @@ static double context_time(const struct pen__layer *layer, double passes)
                    layer->element;
     double sec = pen_collective_time(layer->setting->cluster, layer->device,
                                      PEN_COLLECTIVE_GATHER, &set, bytes);
+    if (layer->setting->target == PEN_TARGET_PENSTOCK)
+        return sec; /* before the attention, and behind its backward */
     pen__layer_list_attention(layer, passes > 1, &list);
     double hidden = busy_time(layer, &list) * (layer->cp - 1) / layer->cp;
     return fmax(PEN_BESIDE_SHARE * passes * sec, passes * sec - hidden);
@@ -183,6 +188,8 @@ static void add_recompute(const struct pen__layer *layer,
     if (recompute == PEN_RECOMPUTE_FULL) {
         out->recompute_sec = out->forward_sec;
         out->tensor_sec += out->tensor_sec / 2; /* of one of two passes */
+        if (layer->setting->target == PEN_TARGET_PENSTOCK)
+            out->context_sec += out->context_sec / 2;
         out->expert_sec += out->expert_sec / 2;
     } else if (recompute == PEN_RECOMPUTE_SELECTIVE)
         out->recompute_sec = layer->setting->practice.selects_products

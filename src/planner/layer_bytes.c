@@ -56,6 +56,13 @@ static double expert_copies(const struct pen__layer *layer)
            fmin(layer->experts, layer->setting->model->experts_per_token);
 }
 
+/* Of each token: keys and values of all parts of its sequence. */
+static double gathered_bytes(const struct pen__layer *layer)
+{
+    bool keeps = layer->setting->target == PEN_TARGET_PENSTOCK && layer->cp > 1;
+    return keeps ? 2 * layer->key * layer->cp * layer->element : 0;
+}
+
 static struct stash count_stash(const struct pen__layer *layer)
 {
     const struct pen_practice *practice = &layer->setting->practice;
@@ -71,6 +78,7 @@ static struct stash count_stash(const struct pen__layer *layer)
                         .common = inner_stash(layer, layer->inner)};
     if (!practice->has_fused_norm)
         out.rest += rows * UNFUSED_NORM_BYTES;
+    out.heads += gathered_bytes(layer);
     if (keeps_narrow(layer))
         out.context += layer->value * input; /* for two readers */
     if (model->kv_lora_rank > 0)
@@ -194,6 +202,8 @@ void pen__layer_fill_bytes(const struct pen__layer *layer,
         out->working_bytes +=
             (uint64_t)(layer->tokens * layer->heads * layer->sequence *
                        layer->cp * PAIR_WORK_BYTES);
+    /* Shares of the gradients of keys and values, own ones and of others. */
+    out->working_bytes += (uint64_t)(2 * layer->tokens * gathered_bytes(layer));
     /* Gradients of the widest array and of what flows through. */
     out->working_bytes += (uint64_t)(layer->tokens *
                                      (pen__layer_up_width(layer, layer->inner) +

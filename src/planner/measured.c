@@ -2,7 +2,6 @@
 #include "planner/measured.h"
 
 #include "planner/expert_rank.h"
-#include "planner/tensor_rank.h"
 #include "schedule/restrictions.h"
 
 #include <math.h>
@@ -114,8 +113,7 @@ static pen_status make_schedule(struct pen__measured *measured,
     }
     measured->has_whole_backward =
         pen_compute_has_whole_backward(measured->schedule);
-    measured->compute.num_members =
-        plan->degrees[PEN_DEGREE_DP] * shape->num_copies;
+    measured->compute.num_members *= shape->num_copies;
     return PEN_OK;
 }
 
@@ -132,9 +130,11 @@ static void open_compute(const struct pen_setting *setting,
                              .is_bf16 = setting->number == PEN_NUMBER_BF16,
                              .modules = plan->recipe.modules,
                              .optimizer = PEN_UPDATE_ADAM,
-                             .num_members = plan->degrees[PEN_DEGREE_DP],
+                             .num_members = plan->degrees[PEN_DEGREE_DP] *
+                                            plan->degrees[PEN_DEGREE_CP],
                              .tensor_ranks = plan->degrees[PEN_DEGREE_TP],
                              .expert_ranks = plan->degrees[PEN_DEGREE_EP],
+                             .context_ranks = plan->degrees[PEN_DEGREE_CP],
                              .sends_messages = setting->sends_inside,
                              .is_sharded = plan->sharding != PEN_SHARDING_NONE};
 }
@@ -154,8 +154,7 @@ static pen_status open_measured(struct pen__measured *measured,
     if (status != PEN_OK)
         return status;
     open_compute(setting, plan, &measured->profile, &measured->compute);
-    pen_tensor_rank_cut(&measured->compute, &measured->profile);
-    pen_expert_rank_cut(&measured->compute, &measured->profile);
+    pen_compute_share_layers(&measured->compute, &measured->profile);
     for (uint32_t i = 0; status == PEN_OK && i < plan->num_stages; i++)
         if (i == 0 || plan->stages[i].recompute != plan->stages[0].recompute)
             status = pen_compute_check(&measured->compute,
@@ -208,6 +207,7 @@ static void time_range(const struct pen_compute *compute,
         .input_sec = cost->input_sec,
         .weight_sec = cost->weight_sec,
         .tensor_sec = pen_compute_tensor_sec(compute, range),
+        .context_sec = pen_compute_context_sec(compute, range),
         .expert_sec = pen_compute_expert_sec(compute, range)};
     if (range->recompute == PEN_RECOMPUTE_NONE ||
         !compute->profile->layers[0].modes[PEN_RECOMPUTE_NONE].is_there)
@@ -243,8 +243,7 @@ bool pen__measured_layer(const struct pen_setting *setting,
         PEN_OK)
         return false;
     open_compute(setting, plan, &profile, &compute);
-    pen_tensor_rank_cut(&compute, &profile);
-    pen_expert_rank_cut(&compute, &profile);
+    pen_compute_share_layers(&compute, &profile);
     if (pen_compute_check(&compute, recompute, NULL) != PEN_OK)
         return false;
     const struct pen_profile_layer *it =

@@ -67,10 +67,20 @@ static const struct pen_profile_layer *layer_of(const struct holder *holder,
 /* ---- parameters ---- */
 
 /* Words of a step, each once: see pen_network_gathered_capacity(). */
-static uint64_t gathered_rows(const struct holder *holder, uint64_t sequences)
+static uint64_t gathered_rows(const struct holder *holder, uint64_t rows)
 {
-    uint64_t rows = sequences * holder->plan->sequence;
     return rows < holder->model->vocab ? rows : holder->model->vocab;
+}
+
+static uint64_t num_rows(const struct holder *holder)
+{
+    return (uint64_t)holder->plan->micro_batch * holder->plan->sequence;
+}
+
+/* Tokens of a micro-batch that this rank has. */
+static uint64_t own_rows(const struct holder *holder)
+{
+    return num_rows(holder) / holder->plan->degrees[PEN_DEGREE_CP];
 }
 
 /* Elements that this rank has of the matrix of embedding and head. */
@@ -91,8 +101,7 @@ static uint64_t tied_bytes(const struct holder *holder,
     enum { MEASURED = 2, PARTS = 2 }; /* value and gradient */
     uint64_t row = (uint64_t)holder->model->hidden * sizeof(float);
     uint64_t before =
-        PARTS * row *
-        gathered_rows(holder, MEASURED * (uint64_t)holder->plan->micro_batch);
+        PARTS * row * gathered_rows(holder, MEASURED * num_rows(holder));
     uint64_t value =
         has_head(holder, range) ? tied_parameters(holder) * sizeof(float) : 0;
     return bytes - before - value + PARTS * row * holder->capacity;
@@ -179,10 +188,8 @@ static void add_activations(struct holder *holder, uint32_t stage,
 {
     struct pen_stage_needs needs = pen_row_count_needs(
         &holder->measured->schedule->shape, holder->row, stage);
-    uint64_t tokens =
-        (uint64_t)holder->plan->micro_batch * holder->plan->sequence;
     uint32_t slices = num_slices(holder);
-    uint64_t input = 2 * align(tokens / slices * sizeof(int32_t));
+    uint64_t input = 2 * align(own_rows(holder) / slices * sizeof(int32_t));
     uint64_t scratch = 0;
     for (uint32_t i = range->first; i < range->first + range->count; i++) {
         struct pen_compute_bytes bytes;
@@ -290,7 +297,8 @@ static void add_sums(struct holder *holder, const struct pen_layer_range *range)
     const struct pen_plan *plan = holder->plan;
     const struct pen_model *model = holder->model;
     uint32_t num_members = holder->measured->compute.num_members;
-    uint32_t share = plan->logical_replicas / num_members;
+    uint32_t share =
+        plan->logical_replicas * plan->degrees[PEN_DEGREE_CP] / num_members;
     uint64_t trained = 0, largest = 0, tied = 0;
     for (uint32_t i = range->first; i < range->first + range->count; i++) {
         trained += layer_of(holder, i)->num_parameters +
@@ -391,9 +399,9 @@ void pen__measured_memory(const struct pen__measured *measured,
                             .model = measured->compute.model,
                             .row = &measured->schedule->rows[rank],
                             .rank = rank};
-    uint64_t sequences = pen_plan_global_batch(plan) / plan->logical_replicas;
-    holder.capacity =
-        gathered_rows(&holder, larger(sequences, plan->micro_batch));
+    uint64_t rows = pen_plan_global_batch(plan) * plan->sequence /
+                    plan->logical_replicas / plan->degrees[PEN_DEGREE_CP];
+    holder.capacity = gathered_rows(&holder, larger(rows, num_rows(&holder)));
     for (uint32_t stage = 0; stage < shape->num_stages; stage++) {
         if (pen_shape_rank_of(shape, stage) != rank)
             continue;

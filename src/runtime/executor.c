@@ -423,15 +423,9 @@ static void sleep_between(struct pen_executor *executor,
                           const struct pen_stage *stage, double seconds,
                           uint32_t num_messages, bool is_forward)
 {
-    struct pen_inner *inner = executor->options.inner;
     for (uint32_t i = 0; i < num_messages; i++) {
-        const struct pen_inner_messages *sent =
-            pen_inner_part(inner, stage->part);
         sleep_slice(executor, stage, seconds / num_messages);
-        if (sent->bytes > 0)
-            pen_inner_exchange(inner, sent->bytes);
-        else
-            pen_inner_travel(inner, &sent->travel, i, is_forward);
+        pen_inner_round(executor->options.inner, stage->part, is_forward, i);
     }
     if (num_messages == 0)
         sleep_slice(executor, stage, seconds);

@@ -15,6 +15,8 @@ struct pen_inner {
 /* Messages of a round with one member, at most, and both of their ends. */
 enum { MOST_KINDS = 2, ENDS = 2 };
 
+enum { CHUNKS = 2 }; /* that a rank of a context group has */
+
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -36,7 +38,8 @@ static size_t most_bytes(const struct pen_inner *inner, uint32_t num_parts)
         const struct pen_inner_messages *part = &inner->parts[i];
         const struct pen_inner_travel *travel = &part->travel;
         size_t rows = share_of(inner, travel, 0) + 1;
-        most = larger(most, larger(part->bytes, part->loss_bytes));
+        size_t chunks = part->kind == PEN_INNER_CHUNKS ? CHUNKS : 1;
+        most = larger(most, larger(chunks * part->bytes, part->loss_bytes));
         most = larger(most, travel->count_bytes);
         most =
             larger(most, rows * larger(travel->row_bytes, travel->gate_bytes));
@@ -118,6 +121,26 @@ void pen_inner_exchange(struct pen_inner *inner, size_t bytes)
     }
 }
 
+/* ---- context ---- */
+
+/* Queries of a rank see both chunks of the ranks behind it, one of others. */
+static uint32_t chunks_seen(uint32_t from, uint32_t of)
+{
+    return of > from ? CHUNKS : 1;
+}
+
+static void exchange_chunks(struct pen_inner *inner, size_t bytes, bool is_sum)
+{
+    uint32_t self = inner->group->self;
+    for (uint32_t with = 0; with < inner->group->size; with++) {
+        uint32_t sent = is_sum ? chunks_seen(self, with) : CHUNKS;
+        uint32_t received = is_sum ? chunks_seen(with, self) : CHUNKS;
+        if (with != self)
+            post(inner, with, sent * bytes, received * bytes);
+    }
+    await(inner);
+}
+
 /* ---- experts ---- */
 
 enum round { COUNTS, ROWS_WITH_GATES, ROWS, GATES_BACK, ROWS_BACK };
@@ -145,11 +168,11 @@ static void post_rows(struct pen_inner *inner,
     post(inner, with, is_back ? here : there, is_back ? there : here);
 }
 
-void pen_inner_travel(struct pen_inner *inner,
-                      const struct pen_inner_travel *travel, uint32_t round,
-                      bool is_forward)
+static void travel_rows(struct pen_inner *inner,
+                        const struct pen_inner_travel *travel, uint32_t number,
+                        bool is_forward)
 {
-    enum round kind = round_of(travel, round, is_forward);
+    enum round kind = round_of(travel, number, is_forward);
     bool is_back = kind == GATES_BACK || kind == ROWS_BACK;
     for (uint32_t with = 0; with < inner->group->size; with++) {
         if (with == inner->group->self)
@@ -162,4 +185,22 @@ void pen_inner_travel(struct pen_inner *inner,
             post_rows(inner, travel, with, travel->gate_bytes, is_back);
     }
     await(inner);
+}
+
+void pen_inner_round(struct pen_inner *inner, uint32_t part, bool is_forward,
+                     uint32_t number)
+{
+    const struct pen_inner_messages *sent = &inner->parts[part];
+    switch (sent->kind) {
+    case PEN_INNER_SUMS:
+        pen_inner_exchange(inner, sent->bytes);
+        break;
+    case PEN_INNER_CHUNKS:
+        exchange_chunks(inner, sent->bytes,
+                        !is_forward && number >= sent->num_gathers);
+        break;
+    case PEN_INNER_ROWS:
+        travel_rows(inner, &sent->travel, number, is_forward);
+        break;
+    }
 }

@@ -3,13 +3,19 @@
 
 #include "group/group.h"
 
+#include <stdbool.h>
+
 /*
  * Messages inside the layers of stages that only sleep or are simulated: as
- * many and as large as those of a stage that computes. Tensor-parallel ranks
- * sum (network.h, pen_tensor_share), at distances 1, 2, 4, ...; ranks with
- * different experts exchange rows with all others (network/experts.h), as
- * routers that choose all experts equally often would. All members call alike.
+ * many and as large as those of a stage that computes. All members call alike.
+ *
+ *   sums       tensor-parallel ranks, at distances 1, 2, 4, ... (network.h,
+ *              pen_tensor_share)
+ *   chunks     of keys and values, to all others (network/context.h)
+ *   rows       for experts, to all others, as routers that choose all experts
+ *              equally often would send them (network/experts.h)
  */
+enum pen_inner_kind { PEN_INNER_SUMS, PEN_INNER_CHUNKS, PEN_INNER_ROWS };
 
 /* For the blocks with experts of one stage and micro-batch. */
 struct pen_inner_travel {
@@ -23,12 +29,14 @@ struct pen_inner_travel {
 
 /* Counts for one stage and micro-batch. */
 struct pen_inner_messages {
-    uint32_t num_forward; /* sums in a forward pass */
+    enum pen_inner_kind kind;
+    uint32_t num_forward; /* rounds in a forward pass */
     uint32_t num_again;   /* in a forward pass that fills the stash only */
     uint32_t num_input;   /* in a backward input */
-    size_t bytes;         /* of one of them; 0: rows travel */
+    uint32_t num_gathers; /* of num_input: the first ones. Of chunks alone */
+    size_t bytes;         /* of a sum or of one chunk */
     size_t loss_bytes;    /* at the end of a forward pass; 0 without the head */
-    struct pen_inner_travel travel; /* the numbers above count its rounds */
+    struct pen_inner_travel travel; /* of rows */
 };
 
 struct pen_inner;
@@ -49,9 +57,8 @@ const struct pen_inner_messages *pen_inner_part(const struct pen_inner *inner,
 /* Ends early where a member is lost, as the next one. */
 void pen_inner_exchange(struct pen_inner *inner, size_t bytes);
 
-/* A round of rows for experts, by its number in a pass of the stage. */
-void pen_inner_travel(struct pen_inner *inner,
-                      const struct pen_inner_travel *travel, uint32_t round,
-                      bool is_forward);
+/* A round, by its number in a pass of the stage of this part. */
+void pen_inner_round(struct pen_inner *inner, uint32_t part, bool is_forward,
+                     uint32_t number);
 
 #endif

@@ -381,8 +381,9 @@ static pen_status make_groups(struct pen_trainer *trainer)
                             &trainer->context);
     if (status == PEN_OK)
         status = make_expert_group(trainer);
-    struct pen_group *inner =
-        trainer->tensor != NULL ? trainer->tensor : trainer->experts;
+    struct pen_group *inner = trainer->tensor != NULL    ? trainer->tensor
+                              : trainer->context != NULL ? trainer->context
+                                                         : trainer->experts;
     bool is_waiting = trainer->options.sleeps != NULL;
     if (status == PEN_OK && inner != NULL &&
         (is_waiting || trainer->options.phantom != NULL))

@@ -309,7 +309,8 @@ static pen_status check_context(const struct pen_trainer *trainer,
     else if (options->world != NULL)
         reason = "needs replicas that sum gradients at every step. Drop it, or "
                  "--sync";
-    else if (options->sleeps != NULL || options->maker != NULL)
+    else if (options->maker != NULL ||
+             (options->sleeps != NULL && options->inner == NULL))
         reason = "needs an engine that computes. Drop it, or use --engine "
                  "onednn";
     else if (tokens % (2 * parts) != 0)

@@ -9,13 +9,37 @@
 
 /* ---- layout ---- */
 
-static bool has_whole_layers(const struct pen_training_facts *facts,
-                             struct pen_text *why)
+/* Sequences are cut into two chunks for each rank (network/context.h). */
+static bool cuts_sequences_in_chunks(const struct pen_training_facts *facts,
+                                     struct pen_text *why)
 {
     uint32_t cp = facts->degrees[PEN_DEGREE_CP];
+    const struct pen_model *model = facts->model;
+    const char *needs = NULL;
     if (cp <= 1)
         return true;
-    pen_why(why, "cp %u: penstock train does not split sequences", cp);
+    if ((cp & (cp - 1)) != 0) {
+        pen_why(why, "cp %u is not a power of two", cp);
+        return false;
+    }
+    if (facts->degrees[PEN_DEGREE_TP] > 1)
+        needs = "whole tensors, tp 1";
+    else if (facts->is_asynchronous)
+        needs = "a synchronous schedule";
+    else if (facts->num_slices > 1)
+        needs = "sequences without token slices";
+    else if (facts->has_uneven_shares)
+        needs = "replicas with equal shares of the batch";
+    else if (facts->sharding > PEN_SHARDING_ZERO1)
+        needs = "whole gradients, none or zero1";
+    else if (model != NULL &&
+             (model->num_experts > 0 || model->kv_lora_rank > 0))
+        needs = "a model without experts and latent attention";
+    else if (facts->sequence % (2 * cp) != 0)
+        needs = "a sequence length that twice this number divides";
+    if (needs == NULL)
+        return true;
+    pen_why(why, "cp %u needs %s", cp, needs);
     return false;
 }
 
@@ -475,7 +499,8 @@ static const struct {
                     struct pen_text *why);
     const char *remedy;
 } restrictions[] = {
-    {has_whole_layers, "plan with cp 1, or export the plan"},
+    {cuts_sequences_in_chunks, "use another --context-parallel-size, with "
+                               "--schedule 1f1b and zero1"},
     {deals_out_experts,
      "use another --expert-model-parallel-size and --schedule 1f1b"},
     {shares_layers_in_a_tree, "use --tp 2, 4 or 8 with --schedule 1f1b"},

@@ -47,6 +47,10 @@ same "lines" "$(wc -l <"$work/out")" 1
 run 1 "${train[@]}" --plan "$work/plan.json"
 err_has "is for 8 ranks, but this job has 1"
 
+make_plan context.json --cp 2 --pp 2 --dp 2 --global-batch-size 16
+run 0 "${train[@]}" --plan "$work/context.json" --check
+out_has "checked: the training would start on 8 ranks with 1f1b, 5 steps of 16 samples"
+
 # Without a plan it is a check of this process.
 run 0 "${train[@]}" --check --log "$work/log.jsonl"
 out_has "checked: the training would start on 1 rank with 1f1b, 5 steps of 1 samples"
@@ -75,7 +79,7 @@ err_lacks "gradients are not clipped"
 refused "give --clip-grad 0" 'd["schedule"]["name"] = "pipemare"' --clip-grad 1
 refused "zero1 needs a synchronous schedule" 'd["sharding"] = "zero1"'
 refused "zero3 needs a synchronous schedule" 'd["sharding"] = "zero3"'
-refused "cp 2: penstock train does not split sequences" \
+refused "needs a synchronous schedule. Use --schedule 1f1b" \
     'd["degrees"]["cp"] = 2; del d["predicted"]'
 refused "needs a synchronous schedule; pipedream-2bw is asynchronous" \
     'd["degrees"]["tp"] = 2; del d["predicted"]'

@@ -12,7 +12,6 @@
 
 #include "planner/compute.h"
 #include "planner/predict.h"
-#include "planner/tensor_rank.h"
 #include "schedule/generators.h"
 
 #include <stdio.h>
@@ -75,15 +74,16 @@ static bool cut(const struct pen_setting *setting, struct pen_plan *plan,
     if (pen_profile_at(setting->profile, plan->micro_batch, &profile, NULL) !=
         PEN_OK)
         return false;
-    const struct pen_compute compute = {.model = setting->model,
-                                        .profile = &profile,
-                                        .micro_batch = plan->micro_batch,
-                                        .sequence = plan->sequence,
-                                        .tensor_ranks =
-                                            plan->degrees[PEN_DEGREE_TP],
-                                        .is_bf16 = profile.is_bf16,
-                                        .optimizer = PEN_UPDATE_ADAM};
-    pen_tensor_rank_cut(&compute, &profile);
+    const struct pen_compute compute = {
+        .model = setting->model,
+        .profile = &profile,
+        .micro_batch = plan->micro_batch,
+        .sequence = plan->sequence,
+        .tensor_ranks = plan->degrees[PEN_DEGREE_TP],
+        .context_ranks = plan->degrees[PEN_DEGREE_CP],
+        .is_bf16 = profile.is_bf16,
+        .optimizer = PEN_UPDATE_ADAM};
+    pen_compute_share_layers(&compute, &profile);
     return pen_compute_cut(&compute, recompute, plan->num_microbatches,
                            plan->stages, plan->num_stages, NULL) == PEN_OK;
 }
@@ -104,6 +104,7 @@ static void try(const struct pen_setting *setting, struct pen_plan *plan)
 
 struct degrees {
     uint32_t tp;
+    uint32_t cp;
     uint32_t dp;
     uint32_t pp;
 };
@@ -124,6 +125,7 @@ static void add_layout(const struct pen_setting *setting,
     plan->sequence = setting->sequence;
     plan->number = setting->number;
     plan->degrees[PEN_DEGREE_TP] = degrees->tp;
+    plan->degrees[PEN_DEGREE_CP] = degrees->cp;
     plan->degrees[PEN_DEGREE_DP] = dp;
     plan->logical_replicas = dp;
     plan->micro_batch = micro_batch;
@@ -147,7 +149,8 @@ static void add_layouts(const struct pen_setting *setting,
                      sharding++) {
                     bool is_alike =
                         (pp == 1 && schedule > 0) ||
-                        (dp == 1 && sharding > 0) ||
+                        (dp * degrees->cp == 1 && sharding > 0) ||
+                        (degrees->cp > 1 && sharding > PEN_SHARDING_ZERO1) ||
                         (sharding == PEN_SHARDING_ZERO2 &&
                          setting->global_batch != (uint64_t)dp * size);
                     if (!is_alike && setting->global_batch % (dp * size) == 0)
@@ -176,11 +179,11 @@ static void tell(const struct found *it, int number, const char *folder)
     struct pen_text why = PEN_TEXT_EMPTY;
     pen_text_add(&path, "%s/layout-%d.json", folder, number);
     require(pen_plan_save(plan, pen_text_string(&path), &why), &why);
-    printf("%d\ttp%u.dp%u.pp%u.vpp%u\t%s\t%u\t%s\t%s\t%.3f\t%.3f\t%s\n", number,
-           plan->degrees[PEN_DEGREE_TP], plan->degrees[PEN_DEGREE_DP],
-           plan->degrees[PEN_DEGREE_PP], plan->degrees[PEN_DEGREE_VPP],
-           plan->schedule.name, plan->micro_batch,
-           pen_recompute_names[plan->stages[0].recompute],
+    printf("%d\ttp%u.cp%u.dp%u.pp%u.vpp%u\t%s\t%u\t%s\t%s\t%.3f\t%.3f\t%s\n",
+           number, plan->degrees[PEN_DEGREE_TP], plan->degrees[PEN_DEGREE_CP],
+           plan->degrees[PEN_DEGREE_DP], plan->degrees[PEN_DEGREE_PP],
+           plan->degrees[PEN_DEGREE_VPP], plan->schedule.name,
+           plan->micro_batch, pen_recompute_names[plan->stages[0].recompute],
            pen_sharding_names[plan->sharding], 1e3 * it->step_sec,
            1e-6 * (double)it->peak_bytes, it->fits ? "fits" : "does not fit");
     pen_text_release(&path);
@@ -210,13 +213,15 @@ int main(int argc, char **argv)
         .target = PEN_TARGET_PENSTOCK,
         .memory_limit = (uint64_t)(1e6 * strtod(argv[5], NULL))};
     pen_practice_init(&setting.practice, setting.target, setting.number);
-    for (uint32_t tp = 1; tp <= ranks; tp *= 2)
-        for (uint32_t pp = 1; tp * pp <= ranks; pp++) {
-            const struct degrees degrees = {tp, ranks / (tp * pp), pp};
-            if (ranks % (tp * pp) == 0 && model->num_heads % tp == 0 &&
-                model->num_kv_heads % tp == 0 &&
-                setting.global_batch % degrees.dp == 0)
-                add_layouts(&setting, &degrees);
+    for (uint32_t cut = 1; cut <= ranks; cut *= 2)
+        for (uint32_t pp = 1; cut * pp <= ranks; pp++) {
+            const uint32_t dp = ranks / (cut * pp);
+            if (ranks % (cut * pp) != 0 || setting.global_batch % dp != 0)
+                continue;
+            if (model->num_heads % cut == 0 && model->num_kv_heads % cut == 0)
+                add_layouts(&setting, &(struct degrees){cut, 1, dp, pp});
+            if (cut > 1 && setting.sequence % (2 * cut) == 0)
+                add_layouts(&setting, &(struct degrees){1, cut, dp, pp});
         }
     qsort(layouts, (size_t)num_layouts, sizeof *layouts, compare);
     for (int i = 0; i < num_layouts; i++)

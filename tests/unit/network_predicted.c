@@ -1,10 +1,12 @@
 /*
- * The first rank of a tensor group, or of an expert group, has the parameters
- * and keeps the bytes that the planner derives from whole layers.
+ * The first rank of a tensor group or an expert group, and every rank of a
+ * context group, has the parameters and keeps the bytes that the planner
+ * derives from whole layers.
  */
 #include "support/engine.h"
 
 #include "network/weights.h"
+#include "planner/context_rank.h"
 #include "planner/expert_rank.h"
 #include "planner/tensor_rank.h"
 #include "support/models.h"
@@ -41,6 +43,19 @@ struct layer {
     enum pen_recompute recompute;
 };
 
+/* Ranks that share tensors, sequences or experts, one of the three; 0 as 1. */
+struct split {
+    uint32_t tensor;
+    uint32_t context;
+    uint32_t experts;
+    struct pen_group *group;
+};
+
+static uint32_t num_ranks(const struct split *split)
+{
+    return split->tensor + split->context + split->experts;
+}
+
 static uint32_t layer_of(const struct layer *layer)
 {
     return layer->kind == PEN_LAYER_EMBEDDING ? 0
@@ -50,7 +65,7 @@ static uint32_t layer_of(const struct layer *layer)
 
 /* Sizes of a network with this layer alone, as src/profiler makes it. */
 static struct pen_profile_layer measure(const struct layer *layer,
-                                        uint32_t ranks, struct pen_group *group)
+                                        const struct split *split)
 {
     struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
     struct pen_network *network;
@@ -63,12 +78,16 @@ static struct pen_profile_layer measure(const struct layer *layer,
                                           .sequence = SEQUENCE,
                                           .step_rows = ROWS,
                                           .recompute = layer->recompute};
-    if (layer->model->num_experts > 0)
-        options.experts =
-            (struct pen_expert_share){.total = ranks, .group = group};
-    else
+    if (split->experts > 1)
+        options.experts = (struct pen_expert_share){.total = split->experts,
+                                                    .group = split->group};
+    if (split->tensor > 1)
         options.tensor = (struct pen_tensor_share){
-            .total = ranks, .count = 1, .group = group};
+            .total = split->tensor, .count = 1, .group = split->group};
+    if (split->context > 1)
+        options.context = (struct pen_context_share){.total = split->context,
+                                                     .part = split->group->self,
+                                                     .group = split->group};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_profile_layer made = {0};
     if (pen_network_create(&options, &network, &why) != PEN_OK)
@@ -80,6 +99,7 @@ static struct pen_profile_layer measure(const struct layer *layer,
                                       .hold_bytes = sizes.hold,
                                       .scratch_bytes =
                                           pen_network_scratch_bytes(network)};
+    made.output_bytes = sizes.output;
     for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
@@ -103,23 +123,25 @@ static void expect_bytes(const struct layer *layer, const char *what,
                  (unsigned long long)predicted);
 }
 
-static void compare(const struct layer *layer, uint32_t ranks)
+static void compare(const struct layer *layer, struct split split,
+                    uint32_t member)
 {
-    struct thread_world *world = thread_world_create(ranks);
+    const struct split whole = {.group = NULL};
+    struct thread_world *world = thread_world_create(num_ranks(&split));
     struct pen_profile profile = {.micro_batch = BATCH, .sequence = SEQUENCE};
     struct pen_compute compute = {.model = layer->model,
                                   .profile = &profile,
                                   .micro_batch = BATCH,
-                                  .sequence = SEQUENCE};
-    bool has_experts = layer->model->num_experts > 0;
-    *(has_experts ? &compute.expert_ranks : &compute.tensor_ranks) = ranks;
-    profile.layers[layer->kind] = measure(layer, 1, NULL);
-    struct pen_profile_layer here =
-        measure(layer, ranks, thread_world_group(world, 0));
-    pen_tensor_rank_cut(&compute, &profile);
-    pen_expert_rank_cut(&compute, &profile);
-    if (has_experts && layer->kind == PEN_LAYER_BLOCK) /* from each source */
-        assert_int_equal(here.parameter_bytes,
+                                  .sequence = SEQUENCE,
+                                  .tensor_ranks = split.tensor,
+                                  .context_ranks = split.context,
+                                  .expert_ranks = split.experts};
+    split.group = thread_world_group(world, member);
+    profile.layers[layer->kind] = measure(layer, &whole);
+    struct pen_profile_layer here = measure(layer, &split);
+    pen_compute_share_layers(&compute, &profile);
+    if (split.experts > 1 && layer->kind == PEN_LAYER_BLOCK)
+        assert_int_equal(here.parameter_bytes, /* from each source */
                          sizeof(float) *
                              (pen_expert_rank_experts(&compute, 1) +
                               pen_expert_rank_elsewhere(&compute, 1)));
@@ -130,32 +152,41 @@ static void compare(const struct layer *layer, uint32_t ranks)
     expect_bytes(layer, "stash", mode->stash_bytes, taken->stash_bytes);
     expect_bytes(layer, "hold", mode->hold_bytes, taken->hold_bytes);
     expect_bytes(layer, "scratch", mode->scratch_bytes, taken->scratch_bytes);
+    if (split.context > 1)
+        expect_bytes(layer, "output", derived->output_bytes, here.output_bytes);
     thread_world_free(world);
 }
 
-static void compare_all(const char *config, uint32_t most_ranks)
+static void compare_layers(const struct pen_model *model, struct split split,
+                           uint32_t member)
 {
-    struct pen_model *model = parse_model(config);
     for (int kind = 0; kind < PEN_LAYER_KINDS; kind++)
         for (int mode = 0; mode < PEN_RECOMPUTES; mode++)
-            for (uint32_t ranks = 2; ranks <= most_ranks; ranks *= 2)
-                compare(&(struct layer){model, (enum pen_layer_kind)kind,
-                                        (enum pen_recompute)mode},
-                        ranks);
+            compare(&(struct layer){model, (enum pen_layer_kind)kind,
+                                    (enum pen_recompute)mode},
+                    split, member);
+}
+
+static void ranks_keep_what_is_derived(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        struct pen_model *model = parse_model(configs[i]);
+        for (uint32_t ranks = 2; ranks <= MOST_RANKS; ranks *= 2) {
+            compare_layers(model, (struct split){.tensor = ranks}, 0);
+            compare_layers(model, (struct split){.context = ranks}, ranks - 1);
+        }
+        pen_model_free(model);
+    }
+}
+
+static void ranks_with_some_experts_keep_what_is_derived(void **state)
+{
+    (void)state;
+    struct pen_model *model = parse_model(mixture);
+    for (uint32_t ranks = 2; ranks <= 2 * MOST_RANKS; ranks *= 2)
+        compare_layers(model, (struct split){.experts = ranks}, 0);
     pen_model_free(model);
-}
-
-static void a_rank_keeps_what_is_derived(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++)
-        compare_all(configs[i], MOST_RANKS);
-}
-
-static void a_rank_with_some_experts_keeps_what_is_derived(void **state)
-{
-    (void)state;
-    compare_all(mixture, 2 * MOST_RANKS);
 }
 
 /* docs/running.md: of a block, per micro-batch of a group, where each rank
@@ -247,6 +278,36 @@ static void a_rank_sends_four_sums_of_a_block(void **state)
     pen_model_free(model);
 }
 
+/* Keys and values of two chunks to each other part, per docs/running.md. */
+static void parts_send_keys_and_values(void **state)
+{
+    (void)state;
+    enum { PARTS = 4, PAIR = 2 * HIDDEN, CHUNK = ROWS / (2 * PARTS) };
+    struct pen_model *model = parse_model(configs[0]);
+    struct pen_profile profile = {
+        .micro_batch = BATCH, .sequence = SEQUENCE, .link = {true, 1e-3, 1e6}};
+    struct pen_compute compute = {.model = model,
+                                  .profile = &profile,
+                                  .micro_batch = BATCH,
+                                  .sequence = SEQUENCE,
+                                  .context_ranks = PARTS};
+    struct pen_layer_range block = {.first = 1, .count = 1};
+    double chunk = 4.0 * PAIR * CHUNK;
+    assert_int_equal(4 * PAIR * CHUNK, pen_context_rank_chunk_bytes(&compute));
+    double exchange = 1e-3 + 2 * (PARTS - 1) * chunk / 1e6;
+    expect_close(2 * exchange, pen_compute_context_sec(&compute, &block),
+                 "there and back");
+    block.recompute = PEN_RECOMPUTE_FULL;
+    expect_close(3 * exchange, pen_compute_context_sec(&compute, &block),
+                 "gathered again");
+    struct pen_layer_range all = {.count = BLOCKS + 2};
+    struct pen_context_messages sent =
+        pen_compute_context_messages(&compute, &all, PEN_PASS_INPUT);
+    assert_int_equal(0, sent.gathers);
+    assert_int_equal(BLOCKS, sent.sums);
+    pen_model_free(model);
+}
+
 /* One rank adds what another one sends; each has half of the products. */
 static void seconds_are_shared_and_messages_added(void **state)
 {
@@ -282,9 +343,10 @@ static void seconds_are_shared_and_messages_added(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_keeps_what_is_derived),
-        cmocka_unit_test(a_rank_with_some_experts_keeps_what_is_derived),
+        cmocka_unit_test(ranks_keep_what_is_derived),
+        cmocka_unit_test(ranks_with_some_experts_keep_what_is_derived),
         cmocka_unit_test(a_rank_sends_four_sums_of_a_block),
+        cmocka_unit_test(parts_send_keys_and_values),
         cmocka_unit_test(experts_send_what_the_formula_has),
         cmocka_unit_test(experts_take_the_seconds_of_their_messages),
         cmocka_unit_test(seconds_are_shared_and_messages_added)};

@@ -59,8 +59,10 @@ static void tensors_are_cut_evenly_inside_a_node(void **state)
     candidate = make_candidate(2, 1, 8);
     candidate.degrees[PEN_DEGREE_CP] = 2;
     expect_refusal(&setting, &candidate,
-                   "cp 2: penstock train does not split sequences; "
-                   "--target megatron does");
+                   "cp 2 needs whole tensors, tp 1; --target megatron does");
+    candidate = make_candidate(1, 1, 8);
+    candidate.degrees[PEN_DEGREE_CP] = 2;
+    expect_allowed(&setting, &candidate);
     release_setting(&setting);
 }
 

@@ -88,6 +88,9 @@ static void expect_broken(const struct pen_training_facts *facts,
     pen_text_release(&all);
 }
 
+#define CHUNK_REMEDY                                                           \
+    "; use another --context-parallel-size, with --schedule 1f1b and zero1"
+
 #define EXPERT_REMEDY                                                          \
     "; use another --expert-model-parallel-size and --schedule 1f1b"
 
@@ -141,8 +144,25 @@ static void any_training_is_restricted(void **state)
     struct pen_training_facts facts = synchronous();
     expect_kept(&facts);
     facts.degrees[PEN_DEGREE_CP] = 2;
-    expect_broken(&facts, "cp 2: penstock train does not split sequences",
-                  "; plan with cp 1, or export the plan");
+    expect_kept(&facts);
+    facts.degrees[PEN_DEGREE_TP] = 2;
+    expect_broken(&facts, "cp 2 needs whole tensors, tp 1", CHUNK_REMEDY);
+    facts.degrees[PEN_DEGREE_TP] = 1;
+    facts.degrees[PEN_DEGREE_CP] = 3;
+    expect_broken(&facts, "cp 3 is not a power of two", CHUNK_REMEDY);
+    facts.degrees[PEN_DEGREE_CP] = 2;
+    facts.sequence += 2;
+    expect_broken(&facts,
+                  "cp 2 needs a sequence length that twice this number divides",
+                  CHUNK_REMEDY);
+    facts.sequence -= 2;
+    facts.sharding = PEN_SHARDING_ZERO2;
+    expect_broken(&facts, "cp 2 needs whole gradients, none or zero1",
+                  CHUNK_REMEDY);
+    facts.sharding = PEN_SHARDING_NONE;
+    facts.num_slices = 2;
+    expect_broken(&facts, "cp 2 needs sequences without token slices",
+                  CHUNK_REMEDY);
     facts = synchronous();
     facts.degrees[PEN_DEGREE_EP] = 2;
     expect_broken(&facts, "ep 2: the model has no experts", EXPERT_REMEDY);

@@ -4,8 +4,6 @@
 #include "cli/train/sizes.h"
 #include "cli/train/sleeping.h"
 #include "planner/compute.h"
-#include "planner/expert_rank.h"
-#include "planner/tensor_rank.h"
 #include "schedule/generators.h"
 #include "schedule/restrictions.h"
 #include "schedule/verify.h"
@@ -73,6 +71,7 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
 {
     args->pipeline_size = plan->degrees[PEN_DEGREE_PP];
     args->tensor_size = plan->degrees[PEN_DEGREE_TP];
+    args->context_size = plan->degrees[PEN_DEGREE_CP];
     args->expert_size = plan->degrees[PEN_DEGREE_EP];
     if (plan->has_sequence_parallel)
         args->is_sequence_parallel = true;
@@ -496,10 +495,9 @@ static void predict(struct pen__train_layout *layout,
     struct pen_text unused = PEN_TEXT_EMPTY;
     struct pen_timing *timing = NULL;
     struct pen_time_options options = {0};
-    /* Costs know nothing of keys and values that ranks gather. */
-    bool is_whole = layout->mesh.sizes[PEN_AXIS_CONTEXT] == 1;
     /* A rank also waits inside layers, which no cost of a stage tells apart. */
-    bool has_bubble = is_whole && layout->mesh.sizes[PEN_AXIS_TENSOR] == 1 &&
+    bool has_bubble = layout->mesh.sizes[PEN_AXIS_CONTEXT] == 1 &&
+                      layout->mesh.sizes[PEN_AXIS_TENSOR] == 1 &&
                       compute->expert_ranks <= 1;
     pen_status status =
         sleep_ns > 0
@@ -520,7 +518,7 @@ static void predict(struct pen__train_layout *layout,
             layout->predicted_sec /= (double)layout->most_steps;
     }
     bool is_uneven = layout->num_shares > 0; /* and so are the machines */
-    bool is_known = (compute->profile != NULL && is_whole) || sleep_ns > 0;
+    bool is_known = compute->profile != NULL || sleep_ns > 0;
     if (!is_known || is_uneven)
         layout->predicted_sec = (double)NAN;
     if (is_uneven)
@@ -668,9 +666,8 @@ static pen_status make(struct pen__train_layout *layout,
         predict(layout, &shared, args->sleep_ns);
     if (status == PEN_OK)
         status = check_sleep(layout, args, why);
-    if (status == PEN_OK && args->is_sleeping &&
-        (args->tensor_size > 1 || args->expert_size > 1) &&
-        compute->model != NULL)
+    if (status == PEN_OK && args->is_sleeping && compute->images == NULL &&
+        args->tensor_size * args->context_size * args->expert_size > 1)
         status = pen__train_sleeping_set(layout, &shared, args->sleep_ns, why);
     return status;
 }
@@ -781,11 +778,10 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         .optimizer = args->numbers.kind == PEN_STEP_RULE_SGD ? PEN_UPDATE_SGD
                                                              : PEN_UPDATE_ADAM,
         .tensor_ranks = (uint32_t)args->tensor_size,
+        .context_ranks = (uint32_t)args->context_size,
         .expert_ranks = (uint32_t)args->expert_size};
-    if (status == PEN_OK && profile != NULL && compute.model != NULL) {
-        pen_tensor_rank_cut(&compute, profile);
-        pen_expert_rank_cut(&compute, profile);
-    }
+    if (status == PEN_OK && profile != NULL && compute.model != NULL)
+        pen_compute_share_layers(&compute, profile);
     if (status == PEN_OK)
         status = make(layout, args, &compute, why);
     pen_profile_free(profile);

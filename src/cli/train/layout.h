@@ -21,7 +21,7 @@ struct pen__train_layout {
     uint32_t num_logical;                /* of all of them */
     bool has_costs;                      /* as below */
     struct pen_costs costs;              /* of the schedule, as predicted */
-    struct pen_costs sleeps; /* of tensor-parallel ranks that only wait, */
+    struct pen_costs sleeps; /* of ranks inside layers that only wait, */
     struct pen_inner_messages *inner; /* and what they send; NULL: no such */
     double predicted_bubble;          /* NaN: not known */
     double predicted_sec;             /* of a step, with a profile; else NaN */

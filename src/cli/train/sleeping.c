@@ -1,5 +1,6 @@
 #include "cli/train/sleeping.h"
 
+#include "planner/context_rank.h"
 #include "planner/expert_rank.h"
 #include "planner/tensor_rank.h"
 
@@ -50,6 +51,7 @@ static struct pen_inner_messages travels_of(const struct pen_compute *compute,
     bool has_head = stage->first + stage->count == model->num_layers;
     uint64_t tokens = (uint64_t)compute->micro_batch * compute->sequence;
     struct pen_inner_messages out = {
+        .kind = PEN_INNER_ROWS,
         .travel = {.num_rows = tokens * model->experts_per_token,
                    .count_bytes = model->num_experts / compute->expert_ranks *
                                   sizeof(int32_t),
@@ -72,13 +74,10 @@ static struct pen_inner_messages travels_of(const struct pen_compute *compute,
     return out;
 }
 
-static struct pen_inner_messages
-messages_of(const struct pen_compute *compute,
-            const struct pen_layer_range *stage)
+static struct pen_inner_messages sums_of(const struct pen_compute *compute,
+                                         const struct pen_layer_range *stage)
 {
     const struct pen_model *model = compute->model;
-    if (compute->expert_ranks > 1)
-        return travels_of(compute, stage);
     uint32_t forward =
         pen_compute_tensor_sums(compute, stage, PEN_PASS_FORWARD);
     bool has_head = stage->first + stage->count == model->num_layers;
@@ -87,11 +86,40 @@ messages_of(const struct pen_compute *compute,
     struct pen_tensor_messages loss = pen_tensor_rank_messages(
         compute, PEN_LAYER_HEAD, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
     return (struct pen_inner_messages){
+        .kind = PEN_INNER_SUMS,
         .num_forward = forward,
         .num_again = has_head ? forward : forward - 1, /* without an output */
         .num_input = pen_compute_tensor_sums(compute, stage, PEN_PASS_INPUT),
         .bytes = (size_t)sum.bytes,
         .loss_bytes = has_head ? (size_t)loss.bytes : 0};
+}
+
+/* Keys and values that ranks of a context group exchange. */
+static struct pen_inner_messages chunks_of(const struct pen_compute *compute,
+                                           const struct pen_layer_range *stage)
+{
+    struct pen_context_messages forward =
+        pen_compute_context_messages(compute, stage, PEN_PASS_FORWARD);
+    struct pen_context_messages input =
+        pen_compute_context_messages(compute, stage, PEN_PASS_INPUT);
+    return (struct pen_inner_messages){
+        .kind = PEN_INNER_CHUNKS,
+        .num_forward = forward.gathers,
+        .num_again = forward.gathers,
+        .num_input = input.gathers + input.sums,
+        .bytes = (size_t)pen_context_rank_chunk_bytes(compute),
+        .num_gathers = input.gathers};
+}
+
+static struct pen_inner_messages
+messages_of(const struct pen_compute *compute,
+            const struct pen_layer_range *stage)
+{
+    if (compute->context_ranks > 1)
+        return chunks_of(compute, stage);
+    if (compute->expert_ranks > 1)
+        return travels_of(compute, stage);
+    return sums_of(compute, stage);
 }
 
 pen_status pen__train_sleeping_set(struct pen__train_layout *layout,
