@@ -4,19 +4,46 @@
 #include <stdint.h>
 
 /*
- * Messages of ranks that compute a layer together, as a simulation sends them.
- * A rank computes an equal share of the pass ahead of each of them and waits
- * for each where it stands.
+ * Messages of ranks that compute a layer together, as a simulation sends them:
+ * in rounds between all ranks of a group, each of which waits for a round where
+ * it stands. A rank computes an equal share of the pass ahead of each round.
  */
+enum pen_message_way {
+    PEN_WAY_DISTANCES, /* all to one partner after another, at distances 1, 2,
+                          4, ... */
+    PEN_WAY_THERE,     /* to all others at once, each gets its share */
+    PEN_WAY_BACK       /* to all others at once, each gets the own share */
+};
+
+/* Messages of one pair of ranks in one direction, at most. */
+enum { PEN_ROUND_MESSAGES = 2 };
+
+struct pen_message_round {
+    enum pen_message_way way;
+    uint64_t num_parts; /* that the members share as equally as they can */
+    uint64_t part_bytes[PEN_ROUND_MESSAGES]; /* of one part in each of the
+                                                messages; 0: none */
+    double after_sec; /* computing with what came, of all messages */
+};
+
+enum { PEN_PASS_ROUNDS = 5 };
+
 struct pen_pass_messages {
-    uint32_t count;   /* one after another */
-    double bytes;     /* of one, to each partner of the rank */
-    double after_sec; /* computing with what came, of one and all partners */
+    uint32_t count; /* of rounds, one after another */
+    struct pen_message_round rounds[PEN_PASS_ROUNDS];
 };
 
 struct pen_layer_messages {
     struct pen_pass_messages forward;
     struct pen_pass_messages input; /* recomputation included */
 };
+
+/* Parts of a member. */
+static inline uint64_t pen_round_share(const struct pen_message_round *round,
+                                       uint32_t member, uint32_t num_members)
+{
+    return round->num_parts * (member + 1) / num_members -
+           round->num_parts * member / num_members;
+}
 
 #endif

@@ -401,7 +401,8 @@ pen_status pen_blame_find(const struct pen_run_figures *disturbed,
     pen_status status = PEN_OK;
     if (blame.longer_sec < PEN__NOT_LONGER * plain_sec)
         blame.longer_sec = 0;
-    if (disturbed->trace != NULL && plain->trace != NULL && tensor == 1)
+    if (disturbed->trace != NULL && plain->trace != NULL &&
+        !disturbed->sends_inside)
         status = blame_traces(disturbed, plain, schedule, &blame);
     else if (blame.longer_sec > 0)
         pen__blame_ranks(disturbed, plain, &blame);

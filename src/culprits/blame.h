@@ -32,8 +32,10 @@ struct pen_run_figures {
     uint32_t num_steps;
     const struct pen_rank_seconds *ranks; /* NULL: nobody knows */
     uint32_t num_ranks;
-    uint32_t tensor_ranks; /* that are a group, of neighbours; 0: one. Traces
-                              of groups are not looked at */
+    uint32_t tensor_ranks; /* that are a group, of neighbours; 0: one */
+    bool sends_inside; /* between ranks that compute a layer together: a trace
+                          does not say whose seconds these are, and is not
+                          looked at */
     const struct pen_trace *trace; /* likewise */
     uint32_t *const *waited_for;   /* as the trace: whom each event waited for,
                                       or UINT32_MAX */

@@ -357,6 +357,13 @@ void pen_compute_layer_messages(const struct pen_compute *compute,
 {
     enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
     enum pen_recompute mode = mode_of(compute, stage, layer);
+    if (compute->expert_ranks > 1) {
+        pen_expert_rank_sends(compute, layer, mode, PEN_PASS_FORWARD,
+                              &out->forward);
+        pen_expert_rank_sends(compute, layer, mode, PEN_PASS_INPUT,
+                              &out->input);
+        return;
+    }
     pen_tensor_rank_sends(compute, kind, mode, PEN_PASS_FORWARD, &out->forward);
     pen_tensor_rank_sends(compute, kind, mode, PEN_PASS_INPUT, &out->input);
 }

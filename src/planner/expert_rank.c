@@ -111,34 +111,57 @@ void pen_expert_rank_cut(const struct pen_compute *compute,
 
 /* ---- messages ---- */
 
+static void add_round(struct pen_pass_messages *to, enum pen_message_way way,
+                      uint64_t num_parts, uint64_t first, uint64_t second)
+{
+    to->rounds[to->count++] = (struct pen_message_round){
+        .way = way, .num_parts = num_parts, .part_bytes = {first, second}};
+}
+
 /*
  * Counts, then rows with their gates, then results; and back gradients of
  * results, of gates and of rows. Counts, rows and gates come again where they
  * are computed again.
  */
+void pen_expert_rank_sends(const struct pen_compute *compute, uint32_t layer,
+                           enum pen_recompute recompute,
+                           enum pen_layer_pass pass,
+                           struct pen_pass_messages *out)
+{
+    bool is_forward = pass == PEN_PASS_FORWARD;
+    bool is_backward = pass == PEN_PASS_INPUT || pass == PEN_PASS_BACKWARD;
+    bool is_again = is_backward && recompute == PEN_RECOMPUTE_FULL;
+    *out = (struct pen_pass_messages){.count = 0};
+    if (!is_dealt(compute, layer) || (!is_forward && !is_backward))
+        return;
+    const struct pen_model *model = compute->model;
+    uint64_t choices = num_tokens(compute) * model->experts_per_token;
+    uint64_t row = element_bytes(compute) * model->hidden;
+    uint64_t gate = sizeof(float);
+    if (is_forward || is_again) {
+        add_round(out, PEN_WAY_THERE, model->num_experts, sizeof(int32_t), 0);
+        add_round(out, PEN_WAY_THERE, choices, row, gate);
+    }
+    if (is_backward) {
+        add_round(out, PEN_WAY_THERE, choices, row, 0);
+        add_round(out, PEN_WAY_BACK, choices, gate, 0);
+    }
+    add_round(out, PEN_WAY_BACK, choices, row, 0);
+}
+
 struct pen_expert_messages
 pen_expert_rank_messages(const struct pen_compute *compute, uint32_t layer,
                          enum pen_recompute recompute, enum pen_layer_pass pass)
 {
-    enum { ROUNDS = 3, AGAIN = 2 };
-    struct pen_expert_messages out = {.rounds = 0};
-    bool is_forward = pass == PEN_PASS_FORWARD;
-    bool is_backward = pass == PEN_PASS_INPUT || pass == PEN_PASS_BACKWARD;
-    bool is_again = is_backward && recompute == PEN_RECOMPUTE_FULL;
-    if (!is_dealt(compute, layer) || (!is_forward && !is_backward))
-        return out;
-    const struct pen_model *model = compute->model;
+    struct pen_pass_messages sent;
+    pen_expert_rank_sends(compute, layer, recompute, pass, &sent);
+    struct pen_expert_messages out = {.rounds = sent.count};
     double others = num_ranks(compute) - 1;
-    double there = others / num_ranks(compute) * (double)num_tokens(compute) *
-                   model->experts_per_token;
-    double row = (double)element_bytes(compute) * model->hidden;
-    double gate = sizeof(float);
-    double counts =
-        others * sizeof(int32_t) * model->num_experts / num_ranks(compute);
-    out.rounds = ROUNDS + (is_again ? AGAIN : 0);
-    out.bytes = there * (2 * row + gate) + (is_forward ? counts : 0);
-    if (is_again)
-        out.bytes += there * (row + gate) + counts;
+    for (uint32_t i = 0; i < sent.count; i++)
+        for (int k = 0; k < PEN_ROUND_MESSAGES; k++)
+            out.bytes += others / num_ranks(compute) *
+                         (double)sent.rounds[i].num_parts *
+                         (double)sent.rounds[i].part_bytes[k];
     return out;
 }
 

@@ -55,6 +55,12 @@ pen_expert_rank_messages(const struct pen_compute *compute, uint32_t layer,
                          enum pen_recompute recompute,
                          enum pen_layer_pass pass);
 
+/* The same round by round, as a simulation sends them. */
+void pen_expert_rank_sends(const struct pen_compute *compute, uint32_t layer,
+                           enum pen_recompute recompute,
+                           enum pen_layer_pass pass,
+                           struct pen_pass_messages *out);
+
 /* Seconds of these messages over the link of compute->profile; 0 without. */
 double pen_expert_rank_sec(const struct pen_compute *compute, uint32_t layer,
                            enum pen_recompute recompute,

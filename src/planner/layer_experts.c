@@ -72,7 +72,7 @@ static double shared_time(const struct pen__layer *layer)
 
 double pen__layer_exchange_time(const struct pen__layer *layer)
 {
-    if (layer->experts == 0)
+    if (layer->experts == 0 || layer->setting->sends_inside)
         return 0;
     double bytes = layer->dispatched * layer->expert_width * layer->element;
     double shared = shared_time(layer);

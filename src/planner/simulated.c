@@ -1,6 +1,7 @@
 /* What a simulation takes of a prediction: its seconds, but bytes for links. */
 #include "planner/simulated.h"
 
+#include "planner/expert_rank.h"
 #include "planner/operations.h"
 #include "planner/predict_work.h"
 #include "planner/tensor_rank.h"
@@ -35,12 +36,55 @@ static double tie_of(const struct pen__work *work, uint32_t stage)
                                                              : 0;
 }
 
+/* ---- parameters ---- */
+
+static uint32_t expert_ranks_of(const struct pen_setting *setting,
+                                const struct pen_plan *plan)
+{
+    return setting->target == PEN_TARGET_PENSTOCK ? plan->degrees[PEN_DEGREE_EP]
+                                                  : 1;
+}
+
 static uint64_t parameters_of(const struct pen__work *work, uint32_t stage)
 {
     if (work->measured != NULL)
         return (uint64_t)pen_tensor_rank_parameters(&work->measured->compute,
                                                     &work->plan->stages[stage]);
     return work->stages[stage].bytes.num_parameters;
+}
+
+/* Of experts that are dealt out: on a rank of a group, and on the others. */
+struct dealt {
+    uint64_t here;
+    uint64_t elsewhere;
+};
+
+static struct dealt dealt_of(const struct pen__work *work, uint32_t stage)
+{
+    const struct pen_layer_range *range = &work->plan->stages[stage];
+    struct dealt out = {.here = 0};
+    if (expert_ranks_of(work->setting, work->plan) == 1)
+        return out;
+    if (work->measured == NULL) {
+        out.here = work->stages[stage].bytes.num_experts;
+        return out;
+    }
+    const struct pen_compute *compute = &work->measured->compute;
+    for (uint32_t i = range->first; i < range->first + range->count; i++) {
+        out.here += pen_expert_rank_experts(compute, i);
+        out.elsewhere += pen_expert_rank_elsewhere(compute, i);
+    }
+    return out;
+}
+
+/* Gradients of an expert from all ranks of a group are added where it is. */
+static double join_sec(const struct pen__work *work, const struct dealt *dealt)
+{
+    if (work->measured == NULL)
+        return 0;
+    const struct pen_profile *profile = work->measured->compute.profile;
+    return (double)dealt->elsewhere *
+           profile->updates[PEN_UPDATE_ADD].median_sec;
 }
 
 /* `work` has the seconds without the messages that ranks send. */
@@ -53,8 +97,11 @@ static void fill_stage(const struct pen__work *work, uint32_t stage,
                                         .weight_sec = cost->weight_sec,
                                         .update_sec = update_of(work, stage)};
     if (has_sums(work)) {
-        out->num_parameters = parameters_of(work, stage);
-        out->update_sec += tie_of(work, stage);
+        const struct dealt dealt = dealt_of(work, stage);
+        out->num_experts = dealt.here;
+        out->num_parameters =
+            parameters_of(work, stage) - dealt.here - dealt.elsewhere;
+        out->update_sec += tie_of(work, stage) + join_sec(work, &dealt);
     } else if (work->measured == NULL)
         out->update_sec +=
             work->stages[stage].sync_sec + work->stages[stage].gather_sec;
@@ -112,8 +159,12 @@ static void count_additions(const struct pen__work *work,
                             struct pen_pass_messages *sent)
 {
     uint32_t ranks = pen__degree(work->plan, PEN_DEGREE_TP);
-    for (uint32_t apart = 1; apart < ranks; apart *= 2)
-        sent->after_sec += pen_bytes_time(work->device, 3 * sent->bytes);
+    for (uint32_t i = 0; i < sent->count; i++) {
+        struct pen_message_round *round = &sent->rounds[i];
+        double bytes = (double)round->part_bytes[0];
+        for (uint32_t apart = 1; apart < ranks; apart *= 2)
+            round->after_sec += pen_bytes_time(work->device, 3 * bytes);
+    }
 }
 
 static void fill_messages(const struct pen__work *work,
@@ -126,7 +177,8 @@ static void fill_messages(const struct pen__work *work,
         .micro_batch = plan->micro_batch,
         .sequence = plan->sequence,
         .is_bf16 = work->setting->number == PEN_NUMBER_BF16,
-        .tensor_ranks = pen__degree(plan, PEN_DEGREE_TP)};
+        .tensor_ranks = pen__degree(plan, PEN_DEGREE_TP),
+        .expert_ranks = pen__degree(plan, PEN_DEGREE_EP)};
     const struct pen_compute *compute =
         work->measured != NULL ? &work->measured->compute : &counted;
     for (uint32_t i = stage->first; i < stage->first + stage->count; i++) {
@@ -143,7 +195,8 @@ static pen_status make_messages(const struct pen__work *work,
 {
     uint32_t count = work->setting->model->num_layers;
     out->tensor_ranks = tensor_ranks_of(work->setting, work->plan);
-    if (out->tensor_ranks == 1)
+    out->expert_ranks = expert_ranks_of(work->setting, work->plan);
+    if (out->tensor_ranks == 1 && out->expert_ranks == 1)
         return PEN_OK;
     out->messages = calloc(count, sizeof *out->messages);
     if (out->messages == NULL) {
@@ -161,7 +214,7 @@ static pen_status make_stages(const struct pen_setting *setting,
 {
     struct pen_setting apart = *setting;
     struct pen__work work;
-    apart.sends_inside = out->tensor_ranks > 1;
+    apart.sends_inside = out->messages != NULL;
     apart.memo = NULL;
     out->stages = calloc(out->num_stages, sizeof *out->stages);
     if (out->stages == NULL) {

@@ -19,15 +19,18 @@ struct pen_simulated_stage {
     double input_sec;   /* recomputation included */
     double weight_sec;
     double update_sec;       /* of the optimizer, once a step */
-    uint64_t num_parameters; /* whose gradients are summed, of one device */
+    uint64_t num_parameters; /* whose gradients are summed, of one device, */
+    uint64_t num_experts;    /* without those of experts that are dealt out,
+                                which are summed over ranks with the same */
 };
 
 struct pen_simulated {
     struct pen_simulated_stage *stages; /* owned; those of the plan */
     uint32_t num_stages;
     uint32_t tensor_ranks; /* that a layer is shared by; 1: lockstep, or none */
+    uint32_t expert_ranks; /* replicas that experts are dealt out over */
     struct pen_layer_messages *messages; /* owned; by layer of the model; NULL
-                                            where tensor_ranks is 1 */
+                                            where both are 1 */
     struct pen_schedule *schedule;       /* owned; lowered */
     struct pen_costs costs; /* under which the schedule was timed */
     double message_bytes;   /* that one device sends to the next stage */

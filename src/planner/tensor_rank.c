@@ -320,10 +320,15 @@ void pen_tensor_rank_sends(const struct pen_compute *compute,
 {
     struct pen_tensor_messages sent =
         pen_tensor_rank_messages(compute, kind, recompute, pass);
-    *out = (struct pen_pass_messages){.count = sent.count, .bytes = sent.bytes};
+    struct pen_message_round round = {.way = PEN_WAY_DISTANCES,
+                                      .num_parts = 1,
+                                      .part_bytes = {(uint64_t)sent.bytes}};
     if (sent.is_added && compute->profile != NULL)
-        out->after_sec =
+        round.after_sec =
             num_partners(compute) * sweep_sec(compute, compute->profile);
+    *out = (struct pen_pass_messages){.count = sent.count};
+    for (uint32_t i = 0; i < sent.count; i++)
+        out->rounds[i] = round;
 }
 
 double pen_tensor_rank_sec(const struct pen_compute *compute,

@@ -112,6 +112,33 @@ static void await(struct pen_inner *inner)
     inner->num_posted = inner->num_places = 0;
 }
 
+static void post_shares(struct pen_inner *inner,
+                        const struct pen_message_round *round, uint32_t with)
+{
+    const struct pen_group *group = inner->group;
+    uint64_t there = pen_round_share(round, with, group->size);
+    uint64_t here = pen_round_share(round, group->self, group->size);
+    bool is_back = round->way == PEN_WAY_BACK;
+    for (int i = 0; i < PEN_ROUND_MESSAGES; i++)
+        post(inner, with,
+             (size_t)(round->part_bytes[i] * (is_back ? here : there)),
+             (size_t)(round->part_bytes[i] * (is_back ? there : here)));
+}
+
+void pen_inner_simulate(struct pen_inner *inner,
+                        const struct pen_message_round *round)
+{
+    if (round->way == PEN_WAY_DISTANCES) {
+        pen_inner_exchange(inner,
+                           (size_t)(round->num_parts * round->part_bytes[0]));
+        return;
+    }
+    for (uint32_t with = 0; with < inner->group->size; with++)
+        if (with != inner->group->self)
+            post_shares(inner, round, with);
+    await(inner);
+}
+
 void pen_inner_exchange(struct pen_inner *inner, size_t bytes)
 {
     struct pen_group *group = inner->group;

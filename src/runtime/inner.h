@@ -1,6 +1,7 @@
 #ifndef PEN_RUNTIME_INNER_H
 #define PEN_RUNTIME_INNER_H
 
+#include "core/layer_messages.h"
 #include "group/group.h"
 
 #include <stdbool.h>
@@ -50,6 +51,10 @@ pen_status pen_inner_create(struct pen_group *group,
                             const struct pen_inner_messages *parts,
                             uint32_t num_parts, struct pen_inner **out);
 void pen_inner_free(struct pen_inner *inner);
+
+/* A round of messages without contents, of a layer that is simulated. */
+void pen_inner_simulate(struct pen_inner *inner,
+                        const struct pen_message_round *round);
 
 const struct pen_inner_messages *pen_inner_part(const struct pen_inner *inner,
                                                 uint32_t part);

@@ -604,7 +604,8 @@ void pen_trainer_sleep(struct pen_trainer *trainer, double seconds)
     pen_executor_sleep(trainer->executor, seconds);
 }
 
-void pen_trainer_exchange(struct pen_trainer *trainer, size_t bytes)
+void pen_trainer_exchange(struct pen_trainer *trainer,
+                          const struct pen_message_round *round)
 {
-    pen_inner_exchange(trainer->inner, bytes);
+    pen_inner_simulate(trainer->inner, round);
 }

@@ -234,10 +234,11 @@ void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
 void pen_trainer_sleep(struct pen_trainer *trainer, double seconds);
 
 /*
- * A sum inside a layer over the tensor group, which has several ranks, of a
- * trainer with phantoms: so many bytes to each partner (inner.h).
+ * A round of messages inside a layer between the ranks of the tensor group, or
+ * of the expert group, of a trainer with phantoms. The group has several ranks.
  */
-void pen_trainer_exchange(struct pen_trainer *trainer, size_t bytes);
+void pen_trainer_exchange(struct pen_trainer *trainer,
+                          const struct pen_message_round *round);
 
 /* True when a step failed for a reason that only this rank has. */
 bool pen_trainer_has_failed_alone(const struct pen_trainer *trainer);

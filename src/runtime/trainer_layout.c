@@ -380,8 +380,6 @@ static pen_status check_experts(const struct pen_trainer *trainer,
     else if (options->world != NULL)
         reason = "needs replicas that sum gradients at every step. Drop it, or "
                  "--sync";
-    else if (options->maker != NULL)
-        reason = "is not simulated. Drop it, or use a plan with ep 1";
     if (reason == NULL)
         return PEN_OK;
     pen_why(why, "--expert-model-parallel-size %u %s", options->expert_size,

@@ -94,6 +94,7 @@ pen_sim_result_figures(const struct pen_sim_result *result)
                                     .ranks = result->ranks,
                                     .num_ranks = result->num_ranks,
                                     .tensor_ranks = result->tensor_ranks,
+                                    .sends_inside = result->num_inside > 0,
                                     .trace = result->trace,
                                     .waited_for = result->waited_for};
 }

@@ -86,12 +86,12 @@ static void spend(void *context, double seconds)
     pen_trainer_sleep(rank->trainer, seconds);
 }
 
-static void exchange(void *context, double bytes)
+static void exchange(void *context, const struct pen_message_round *round)
 {
     struct rank *rank = context;
     int64_t since = now_ns();
     rank->is_inside = true;
-    pen_trainer_exchange(rank->trainer, (size_t)bytes);
+    pen_trainer_exchange(rank->trainer, round);
     rank->is_inside = false;
     rank->inside_ns += now_ns() - since;
 }
@@ -124,6 +124,10 @@ static void on_send(void *context, uint32_t to, size_t length)
     }
     pen__link_load_add(rank->run->load, rank->number, to, (double)length);
     rank->sent_to = to;
+    if (!rank->is_inside)
+        return;
+    rank->run->result->num_inside++;
+    rank->run->result->inside_bytes += (double)length;
 }
 
 static void on_wait(void *context, uint32_t whom)
@@ -233,7 +237,9 @@ static pen_status make_network(void *context, uint32_t part,
                                    .step_sec = from->step_sec,
                                    .first_layer = rank->run->ranges[part].first,
                                    .num_layers = from->num_layers,
-                                   .num_parameters = from->num_parameters};
+                                   .num_parameters = from->num_parameters,
+                                   .num_experts = from->num_experts,
+                                   .expert_ranks = simulation->expert_ranks};
     if (simulation->messages != NULL)
         timed.messages = &simulation->messages[timed.first_layer];
     return pen_timed_network_create(rank->timed, simulation->model->decoder,
@@ -297,6 +303,7 @@ static pen_status run_trainer(struct rank *rank,
         .transport = transport,
         .tensor_size = simulation->mesh.sizes[PEN_AXIS_TENSOR],
         .logical_tensor = simulation->mesh.sizes[PEN_AXIS_TENSOR],
+        .expert_size = simulation->expert_ranks,
         .schedule = simulation->schedule,
         .parts = rank->run->ranges,
         .sharding =

@@ -25,7 +25,8 @@ struct pen_sim_part {
     double weight_sec;
     double step_sec; /* of the optimizer */
     uint32_t num_layers;
-    uint64_t num_parameters;
+    uint64_t num_parameters; /* but for experts that are dealt out */
+    uint64_t num_experts;    /* parameters of those on each rank */
 };
 
 /* How far it is. */
@@ -40,8 +41,9 @@ struct pen_simulation {
     const struct pen_schedule *schedule; /* lowered and verified */
     const struct pen_sim_part *parts;    /* of the schedule */
     struct pen_mesh mesh;                /* of the ranks */
-    /* By layer of the model, between the ranks of a tensor group; NULL: there
-     * are no groups. */
+    uint32_t expert_ranks; /* replicas of an expert group; 1: there are none */
+    /* By layer of the model, between the ranks of a tensor or an expert group;
+     * NULL: there are no groups. */
     const struct pen_layer_messages *messages;
     size_t message_bytes;   /* of activations or gradients between stages */
     bool is_blocking;       /* a sender waits until its bytes have left */
@@ -78,6 +80,8 @@ struct pen_sim_result {
     struct pen_sim_link links[PEN_SIM_MAX_LINKS]; /* the fullest first */
     uint32_t num_links;
     uint64_t num_messages;
+    uint64_t num_inside;     /* of those, inside layers, */
+    double inside_bytes;     /* and what they carried */
     double host_sec;         /* that the simulation took */
     uint64_t peak_bytes;     /* of its process */
     bool is_stuck;           /* a deadlock, or a failure that all wait for */

@@ -38,9 +38,10 @@ void pen_timed_engine_set_exchange(struct pen_timed_engine *timed,
     timed->exchange = exchange;
 }
 
-void pen_timed_engine_exchange(struct pen_timed_engine *timed, double bytes)
+void pen_timed_engine_exchange(struct pen_timed_engine *timed,
+                               const struct pen_message_round *round)
 {
-    timed->exchange(timed->context, bytes);
+    timed->exchange(timed->context, round);
 }
 
 void pen_timed_engine_begin(struct pen_timed_engine *timed, double factor,

@@ -1,6 +1,7 @@
 #ifndef PEN_SIM_TIMED_ENGINE_H
 #define PEN_SIM_TIMED_ENGINE_H
 
+#include "core/layer_messages.h"
 #include "engine/engine.h"
 
 /*
@@ -25,11 +26,13 @@ struct pen_engine *pen_timed_engine(struct pen_timed_engine *timed);
 void pen_timed_engine_set_spend(struct pen_timed_engine *timed,
                                 pen_spend *spend, void *context);
 
-/* Messages inside a layer, of so many bytes; with the context of the above. */
-typedef void pen_exchange_inside(void *context, double bytes);
+/* A round of messages inside a layer; with the context of the above. */
+typedef void pen_exchange_inside(void *context,
+                                 const struct pen_message_round *round);
 void pen_timed_engine_set_exchange(struct pen_timed_engine *timed,
                                    pen_exchange_inside *exchange);
-void pen_timed_engine_exchange(struct pen_timed_engine *timed, double bytes);
+void pen_timed_engine_exchange(struct pen_timed_engine *timed,
+                               const struct pen_message_round *round);
 
 /* Of the operation that begins: by what its seconds are multiplied. */
 void pen_timed_engine_begin(struct pen_timed_engine *timed, double factor,

@@ -26,15 +26,15 @@ static void free_layer(struct pen__layer *layer)
     free(layer_of(layer));
 }
 
-/* The seconds of a pass in equal shares with a message behind each. */
+/* The seconds of a pass in equal shares with a round behind each. */
 static void compute(const struct timed_layer *it, double seconds,
                     const struct pen_pass_messages *sent, bool is_end)
 {
     for (uint32_t i = 0; i < sent->count; i++) {
         pen_timed_engine_owe(it->timed, seconds / sent->count);
         pen_timed_engine_pay(it->timed, true);
-        pen_timed_engine_exchange(it->timed, sent->bytes);
-        pen_timed_engine_owe(it->timed, sent->after_sec);
+        pen_timed_engine_exchange(it->timed, &sent->rounds[i]);
+        pen_timed_engine_owe(it->timed, sent->rounds[i].after_sec);
     }
     if (sent->count == 0)
         pen_timed_engine_owe(it->timed, seconds);
@@ -80,14 +80,43 @@ static const struct pen__layer_ops ops = {.free = free_layer,
                                           .backward_input = backward_input,
                                           .backward_weight = backward_weight};
 
+/* A layer's share of so many elements. */
+static pen_status add_share(struct pen_network *network,
+                            const struct pen_timed_part *part, uint64_t all,
+                            uint32_t index, struct pen_text *why)
+{
+    uint64_t count =
+        all * (index + 1) / part->num_layers - all * index / part->num_layers;
+    struct pen_network_parameter parameter = {
+        .role = PEN_ROLE_MATRIX,
+        .rows = 1,
+        .columns = count,
+        .num_slices = 1,
+        .slices = {
+            {.tensor = 0, .piece = {.num_rows = 1, .num_columns = count}}}};
+    return pen__network_add(network, PEN_PARAMETER_VECTORS, &parameter, why);
+}
+
+static pen_status add_experts(struct pen_network *network,
+                              const struct pen_timed_part *part, uint32_t index,
+                              struct pen_text *why)
+{
+    pen_status status = add_share(network, part, part->num_experts, index, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_network_parameter *added =
+        &network->parameters[network->num_parameters - 1];
+    added->num_dealt = part->expert_ranks;
+    network->dealt_bytes += pen_network_count(added) * sizeof(float);
+    return PEN_OK;
+}
+
 static pen_status add_layer(struct pen_network *network,
                             struct pen_timed_engine *timed,
                             const struct pen_timed_part *part, uint32_t index,
                             struct pen_text *why)
 {
     double share = 1.0 / part->num_layers;
-    uint64_t first = part->num_parameters * index / part->num_layers;
-    uint64_t end = part->num_parameters * (index + 1) / part->num_layers;
     struct timed_layer *layer = calloc(1, sizeof *layer);
     if (layer == NULL)
         return PEN_NOMEM;
@@ -102,15 +131,13 @@ static pen_status add_layer(struct pen_network *network,
         layer->messages = part->messages[index];
     network->layers[index] = &layer->layer;
     network->building = part->first_layer + index;
-    struct pen_network_parameter parameter = {
-        .role = PEN_ROLE_MATRIX,
-        .rows = 1,
-        .columns = end - first,
-        .num_slices = 1,
-        .slices = {{.tensor = 0,
-                    .piece = {.num_rows = 1, .num_columns = end - first}}}};
     pen_timed_engine_set_step(timed, share * part->step_sec);
-    return pen__network_add(network, PEN_PARAMETER_VECTORS, &parameter, why);
+    pen_status status =
+        add_share(network, part, part->num_parameters, index, why);
+    pen_timed_engine_set_step(timed, 0); /* the first has all seconds */
+    if (status == PEN_OK && part->num_experts > 0)
+        status = add_experts(network, part, index, why);
+    return status;
 }
 
 pen_status pen_timed_network_create(struct pen_timed_engine *timed,

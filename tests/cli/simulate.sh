@@ -79,7 +79,7 @@ mv "$work/out" "$work/plain"
 cp "$work/plain" "$work/out"
 same format "$(json 'd["format"], d["version"]')" "('penstock-simulation', 1)"
 same keys "$(json 'sorted(d["simulated"])')" \
-    "['host_bytes', 'host_sec', 'is_stuck', 'links', 'messages', 'per_rank', 'spent', 'step_sec', 'steps_sec']"
+    "['bytes_inside', 'host_bytes', 'host_sec', 'is_stuck', 'links', 'messages', 'messages_inside', 'per_rank', 'spent', 'step_sec', 'steps_sec']"
 same ranks "$(json 'd["ranks"], len(d["simulated"]["per_rank"])')" "(8, 8)"
 same steps "$(json 'len(d["simulated"]["steps_sec"])')" 2
 same predicted "$(json "abs(d['predicted_sec'] - $predicted) < 1e-6 * $predicted")" True
@@ -241,6 +241,30 @@ same "near the planner, with groups" \
     "$(json "abs(d['simulated']['step_sec'] / d['predicted_sec'] - 1) < 0.05")" True
 run 1 simulate "${group[@]}" --fail rank-1@0.01
 out_has "rank 0 (row 0 of pipeline 0) waits for rank 1 (row 0 of pipeline 0), which failed"
+
+# ---- expert groups ----
+# Rows, gates and counts of running.md's formula: for each of two blocks, 4 X (E-1)
+# bytes of counts for each of two micro-batches of the group and, for 3 of 4 choices,
+# 4 rows of 64 floats and 8 bytes, once more with recomputation. Four ranks have the
+# same dense parameters, no two the same experts.
+cat >"$work/mixture.json" <<'END'
+{"model_type": "mixtral", "vocab_size": 97, "max_position_embeddings": 32, "hidden_size": 64, "intermediate_size": 48,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 8,
+ "num_experts_per_tok": 2, "rms_norm_eps": 1e-5, "tie_word_embeddings": false}
+END
+run 0 predict --model "$work/mixture.json" --cluster "$work/four.yaml" --target penstock --seq-length 16 \
+    --global-batch-size 8 --ep 4 --dp 4 --recompute-granularity full -o "$work/experts.json"
+group=(--plan "$work/experts.json" --cluster "$work/four.yaml")
+run 0 simulate "${group[@]}" --steps 1 --json
+same "bytes of an all-to-all" "$(json 'd["simulated"]["bytes_inside"]')" \
+    $((2 * 2 * (2 * 4 * 8 * 3 + 4 * 16 * 2 * 3 / 4 * (5 * 64 * 4 + 3 * 4))))
+# To each of 3 ranks: a message in a round, two with gates; 3 rounds forward and 5 backward.
+same "messages of an all-to-all" "$(json 'd["simulated"]["messages_inside"]')" $((2 * 2 * 4 * 3 * (3 + 1 + 5 + 1)))
+same "sums of what four ranks have" "$(json '0 <= sum(l["bytes"] for l in d["simulated"]["links"]) / 2
+    - d["simulated"]["bytes_inside"] - 2 * 3 * 4 * (97 * 64 * 2 + 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 2 * 64 + 8 * 64)) < 10000')" True
+run 0 simulate "${group[@]}" --slow-rank 3=2
+out_has "Rank 3 (row 0 of pipeline 3) computes 2.0 times as long"
+out_has "messages inside layers"
 
 # ---- a sweep ----
 run 0 simulate --plan "$plan" --sweep slow-rank=3@1:2:0.5 --plot "$work/sweep.svg"

@@ -152,9 +152,13 @@ static double seconds_of(const struct pen_pass_messages *sent,
                          const struct pen_cluster *cluster)
 {
     const struct pen_device *device = &cluster->groups[0].device;
-    return sent->count *
-           (sent->after_sec + pen_message_latency(cluster, device, 1) +
-            sent->bytes / pen_message_bandwidth(cluster, device, 1));
+    double sec = 0;
+    for (uint32_t i = 0; i < sent->count; i++)
+        sec += sent->rounds[i].after_sec +
+               pen_message_latency(cluster, device, 1) +
+               (double)sent->rounds[i].part_bytes[0] /
+                   pen_message_bandwidth(cluster, device, 1);
+    return sec;
 }
 
 /* Two ranks, so that each has one partner. */
@@ -178,9 +182,12 @@ static void groups_of_this_program_send_what_is_in_the_seconds(void **state)
         const struct pen_layer_messages *sent = &found.messages[i];
         bool is_loss = i + 1 == num_layers;
         sums += sent->forward.count + sent->input.count;
-        expect_close(is_loss ? 3 * 4 * 2048.0 : row_bytes, sent->forward.bytes,
-                     "forward");
-        expect_close(row_bytes, sent->input.bytes, "backward");
+        assert_int_equal(PEN_WAY_DISTANCES, sent->forward.rounds[0].way);
+        expect_close(is_loss ? 3 * 4 * 2048.0 : row_bytes,
+                     (double)sent->forward.rounds[0].part_bytes[0], "forward");
+        if (sent->input.count > 0)
+            expect_close(row_bytes, (double)sent->input.rounds[0].part_bytes[0],
+                         "backward");
     }
     assert_int_equal(4 * layout.model->num_blocks + 3, sums);
     expect_close(row_bytes, found.message_bytes, "whole, between stages");
@@ -199,6 +206,71 @@ static void groups_of_this_program_send_what_is_in_the_seconds(void **state)
     simulate(&layout, &found);
     assert_int_equal(1, found.tensor_ranks);
     assert_null(found.messages);
+    pen_simulated_release(&found);
+    layout_release(&layout);
+}
+
+static const char mixture[] =
+    "{\"model_type\": \"mixtral\", \"vocab_size\": 512, "
+    "\"max_position_embeddings\": 2048, \"hidden_size\": 256, "
+    "\"intermediate_size\": 512, \"num_hidden_layers\": 4, "
+    "\"num_attention_heads\": 8, \"num_key_value_heads\": 4, "
+    "\"num_local_experts\": 8, \"num_experts_per_tok\": 2}";
+
+/* What all ranks of a group of four send, by the formula of running.md. */
+static void expect_all_to_all(const struct pen_layer_messages *sent)
+{
+    enum { RANKS = 4, EXPERTS = 8, ROWS = 2 * 2048 };
+    uint64_t bytes = 0;
+    const struct pen_pass_messages *passes[] = {&sent->forward, &sent->input};
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < passes[pass]->count; i++)
+            for (uint32_t to = 0; to < RANKS * (RANKS - 1); to++) {
+                const struct pen_message_round *round =
+                    &passes[pass]->rounds[i];
+                bytes += pen_round_share(round, to % RANKS, RANKS) *
+                         (round->part_bytes[0] + round->part_bytes[1]);
+            }
+    assert_int_equal(3, sent->forward.count);
+    assert_int_equal(5, sent->input.count);
+    /* With counts, rows and gates once more. */
+    assert_int_equal(2 * 4 * EXPERTS * (RANKS - 1) +
+                         ROWS * (RANKS - 1) * (5 * 2 * 256 + 3 * 4),
+                     bytes);
+}
+
+static void experts_are_summed_where_they_are(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_simulated found;
+    layout_init(&layout, mixture, "preset:dgx-h100*2", 2, 1);
+    layout.plan->degrees[PEN_DEGREE_DP] = 8;
+    layout.plan->degrees[PEN_DEGREE_EP] = 4;
+    layout.plan->target = layout.setting.target = PEN_TARGET_PENSTOCK;
+    layout_recompute(&layout, PEN_RECOMPUTE_FULL);
+    simulate(&layout, &found);
+    assert_int_equal(4, found.expert_ranks);
+    assert_int_equal(1, found.tensor_ranks);
+    uint64_t experts = 0;
+    for (uint32_t i = 0; i < layout.model->num_layers; i++) {
+        const struct pen_layer_messages *sent = &found.messages[i];
+        experts += pen_model_expert_parameters(layout.model, i);
+        if (pen_model_layer_kind(layout.model, i) == PEN_LAYER_BLOCK)
+            expect_all_to_all(sent);
+        else
+            assert_int_equal(0, sent->forward.count + sent->input.count);
+    }
+    assert_int_equal(experts / 4,
+                     found.stages[0].num_experts + found.stages[1].num_experts);
+    assert_int_equal(layout.model->num_parameters - experts,
+                     parameters_of(&found));
+    struct pen_costs costs;
+    assert_int_equal(
+        PEN_OK, pen_predict_costs(&layout.setting, layout.plan, &costs, NULL));
+    assert_true(found.stages[0].forward_sec < costs.items[0].forward_sec);
+    assert_true(found.stages[0].input_sec < costs.items[0].input_sec);
+    pen_costs_release(&costs);
     pen_simulated_release(&found);
     layout_release(&layout);
 }
@@ -236,6 +308,7 @@ int main(void)
         cmocka_unit_test(zero3_sends_nothing_at_the_end),
         cmocka_unit_test(receivers_join_the_parts_of_a_message),
         cmocka_unit_test(groups_of_this_program_send_what_is_in_the_seconds),
+        cmocka_unit_test(experts_are_summed_where_they_are),
         cmocka_unit_test(what_cannot_be_simulated_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,12 +46,12 @@ static void spend(void *context, double seconds)
     clock->num_spent++;
 }
 
-static void exchange(void *context, double bytes)
+static void exchange(void *context, const struct pen_message_round *round)
 {
     struct clock *clock = context;
     assert_true(clock->num_sent < 8);
     clock->sent_at[clock->num_sent++] = clock->now_sec;
-    clock->sent_bytes += bytes;
+    clock->sent_bytes += (double)(round->num_parts * round->part_bytes[0]);
 }
 
 static void look(void *context, uint32_t layer)
@@ -152,7 +152,10 @@ static void messages_stand_behind_equal_shares(void **state)
 {
     (void)state;
     static const struct pen_layer_messages messages[LAYERS] = {
-        [1] = {.forward = {2, 100, 0.5}}, [2] = {.input = {1, 7, 0.25}}};
+        [1] = {.forward = {2,
+                           {{PEN_WAY_DISTANCES, 1, {100}, 0.5},
+                            {PEN_WAY_THERE, 20, {5}, 0.5}}}},
+        [2] = {.input = {1, {{PEN_WAY_BACK, 7, {1}, 0.25}}}}};
     struct pen_timed_part sending = part;
     struct setting setting;
     sending.messages = messages;
@@ -247,6 +250,34 @@ static void parameters_have_elements_and_no_memory(void **state)
     end(&setting);
 }
 
+static void experts_are_parameters_of_their_own(void **state)
+{
+    (void)state;
+    struct pen_timed_part dealt = part;
+    const struct pen_adamw adamw = {.learning_rate = 1};
+    struct setting setting;
+    dealt.num_experts = 402;
+    dealt.expert_ranks = 2;
+    begin_part(&setting, &dealt);
+    struct pen_engine *engine = pen_timed_engine(setting.timed);
+    size_t elements[3] = {0};
+    assert_int_equal(2 * LAYERS, pen_network_num_parameters(setting.network));
+    for (size_t i = 0; i < 2 * LAYERS; i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(setting.network, i);
+        assert_int_equal(FIRST_LAYER + i / 2, it->layer);
+        assert_int_equal(1 + i % 2, it->num_dealt);
+        elements[it->num_dealt] += pen_network_count(it);
+        engine->ops->adamw_step(engine, it->parameter, &adamw);
+    }
+    assert_int_equal(1003, elements[1]);
+    assert_int_equal(402, elements[2]);
+    assert_int_equal(402 * sizeof(float),
+                     pen_network_dealt_bytes(setting.network));
+    expect_close(4, setting.clock.now_sec, "steps of all parameters");
+    end(&setting);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +288,7 @@ int main(void)
         cmocka_unit_test(what_is_owed_is_paid_once),
         cmocka_unit_test(the_optimizer_spends_its_seconds),
         cmocka_unit_test(parameters_have_elements_and_no_memory),
+        cmocka_unit_test(experts_are_parameters_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

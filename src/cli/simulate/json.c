@@ -94,10 +94,12 @@ static json_t *stuck_json(const struct pen_sim_result *result)
 
 static json_t *result_json(const struct pen_sim_result *result)
 {
-    json_t *object =
-        json_pack("{s:b, s:o, s:f, s:o}", "is_stuck", (int)result->is_stuck,
-                  "messages", number(result->num_messages), "host_sec",
-                  result->host_sec, "host_bytes", number(result->peak_bytes));
+    json_t *object = json_pack(
+        "{s:b, s:o, s:o, s:o, s:f, s:o}", "is_stuck", (int)result->is_stuck,
+        "messages", number(result->num_messages), "messages_inside",
+        number(result->num_inside), "bytes_inside",
+        number((uint64_t)result->inside_bytes), "host_sec", result->host_sec,
+        "host_bytes", number(result->peak_bytes));
     if (result->is_stuck) {
         json_object_set_new(object, "waiting_for", stuck_json(result));
         return object;

@@ -103,7 +103,8 @@ static pen_status make_parts(struct pen__simulate_job *job,
                                   .weight_sec = stage->weight_sec,
                                   .step_sec = stage->update_sec,
                                   .num_layers = job->plan->stages[i].count,
-                                  .num_parameters = stage->num_parameters};
+                                  .num_parameters = stage->num_parameters,
+                                  .num_experts = stage->num_experts};
     }
     add_gathers(simulated, job->parts);
     return PEN_OK;
@@ -198,6 +199,7 @@ static void fill_simulation(struct pen__simulate_job *job)
                                            job->plan->degrees[PEN_DEGREE_DP] *
                                                simulated->tensor_ranks),
                                PEN_AXIS_TENSOR, simulated->tensor_ranks);
+    out->expert_ranks = simulated->expert_ranks;
     out->messages = simulated->messages;
     out->message_bytes = (size_t)simulated->message_bytes;
     out->is_blocking = simulated->is_blocking;

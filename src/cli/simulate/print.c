@@ -115,7 +115,7 @@ static void print_shares(const struct pen__simulate_report *report,
         all_sec += shares[i].mean_sec;
     for (int i = 0; i < PEN__SIM_SPENDINGS; i++) {
         const struct pen__simulate_share *share = &shares[i];
-        if (report->job->simulated.tensor_ranks == 1 &&
+        if (report->job->simulated.messages == NULL &&
             strcmp(share->key, "inside") == 0)
             continue;
         pen_table_add(&table, "%s", share->words);
@@ -261,6 +261,9 @@ static void print_effort(const struct pen_sim_result *result,
                  result->host_sec, 1e-9 * (double)result->peak_bytes);
     if (result->num_messages > 0)
         pen_text_add(out, ", %" PRIu64 " messages", result->num_messages);
+    if (result->num_inside > 0)
+        pen_text_add(out, ", %" PRIu64 " of them inside layers with %.0f bytes",
+                     result->num_inside, result->inside_bytes);
     pen_text_add_string(out, "\n");
 }
 
