@@ -28,6 +28,7 @@
     X(spectrain)                                                               \
     X(xpipe)                                                                   \
     X(pipemare)                                                                \
+    X(timeprest)                                                               \
     X(wpipe)                                                                   \
     X(pb)                                                                      \
     X(cyclic)

@@ -17,7 +17,7 @@ same "fields" "$(json 'sorted(d["schedules"][0])')" "$(json 'sorted(["name", "ti
     "note", "finding", "divides", "least_rounds", "splits_backward", "options"])')"
 same "what is ours rather than the paper's is said" \
     "$(json '[x["name"] for x in d["schedules"] if not x["note"] and x["name"] in ["bitpipe",
-    "cyclic", "hanayo", "kfkb", "pb", "pipemare", "spectrain", "wpipe",
+    "cyclic", "hanayo", "kfkb", "pb", "pipemare", "spectrain", "timeprest", "wpipe",
     "xpipe"]]')" "[]"
 same "schedules whose row is missing in the list of src/schedule/generators.c" \
     "$(comm -13 <(echo "$names") \

@@ -83,6 +83,12 @@ about "a late gradient is another gradient"
 [ "$(hash_of "$work/flushed")" != "$(hash_of "$work/whole")" ] ||
     fail "the same bits as without a delay"
 
+# One stage with the newest weights is no step late.
+run 0 train "${untied[@]}" --global-batch-size 4 --clip-grad 0 \
+    --train-iters 10 --schedule timeprest --save "$work/newest"
+same "timeprest in one process" "$(hash_of "$work/newest")" \
+    "$(hash_of "$work/flushed")"
+
 if ! command -v mpiexec >/dev/null; then
     echo "mpiexec is missing for several ranks"
     finish
@@ -95,7 +101,8 @@ number=0
 for way in "pipedream" "pipedream-2bw --global-batch-size 4" \
     "wpipe --global-batch-size 4" "xpipe --global-batch-size 4" \
     "pipemare --global-batch-size 4" "spectrain --optimizer sgd" \
-    "pb --optimizer sgd" "cyclic --global-batch-size 4"; do
+    "pb --optimizer sgd" "cyclic --global-batch-size 4" \
+    "timeprest --global-batch-size 4"; do
     number=$((number + 1))
     is_chosen=${PEN_LONG:-}
     for seed in $(seeds_of cli/train_async); do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Versions, predictions and averages of weights are memory that is told before
-# the first step, within 2 % on every rank. PEN_SEED chooses two of six schedules;
+# the first step, within 2 % on every rank. PEN_SEED chooses two or three of seven schedules;
 # PEN_LONG=1 has all.
 . "$(dirname "$0")/support.bash"
 if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ] ||
@@ -49,4 +49,5 @@ expect_memory pipemare --global-batch-size 4
 expect_memory xpipe --global-batch-size 4
 expect_memory pb --optimizer sgd
 expect_memory cyclic --global-batch-size 2
+expect_memory timeprest --global-batch-size 4
 finish

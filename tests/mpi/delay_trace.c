@@ -247,6 +247,9 @@ static uint32_t version_at(const struct delay_options *options,
     case DELAY_CYCLIC:
         return at->stage + at->member + 1 >= options->num_parts ? step
                                                                 : less(step, 1);
+    case DELAY_NEWEST:
+        behind *= options->period < 3 ? options->period : 3;
+        return at->is_forward ? less(i, behind) / options->period : step;
     }
     return 0;
 }

@@ -31,7 +31,8 @@ enum delay_mode {
     DELAY_ADAM,          /* predicted along Adam's direction */
     DELAY_AVERAGE,       /* backward estimated, smaller learning rates */
     DELAY_SPIKE,         /* spike compensation and linear prediction */
-    DELAY_CYCLIC         /* worker j reads part k at t or t-1 */
+    DELAY_CYCLIC,        /* worker j reads part k at t or t-1 */
+    DELAY_NEWEST         /* backward at t, forward older; both as they are */
 };
 
 struct delay_options {

@@ -30,6 +30,16 @@ static const char *const stashing_rows[] = {
     "3F0@0 3B0@0 3F1@1 3B1@1 3F2@2 3B2@2 3F3@3 3B3@3 3F4@4 3B4@4 3F5@5"
     " 3B5@5 3F6@6 3B6@6 3F7@7 3B7@7"};
 
+static const char *const newest_rows[] = {
+    "0F0@0 0F1@0 0F2@0 0F3@0 0F4@0 0F5@0 0F6@0 0F7@0 0F8@0 0B0@0 0B1@0"
+    " 0B2@0 0STEP@1 0B3@1 0B4@1 0B5@1 0STEP@2 0B6@2 0B7@2 0B8@2 0STEP@3",
+    "1F0@0 1F1@0 1F2@0 1F3@0 1F4@0 1F5@0 1F6@0 1F7@0 1F8@0 1B0@0 1B1@0"
+    " 1B2@0 1STEP@1 1B3@1 1B4@1 1B5@1 1STEP@2 1B6@2 1B7@2 1B8@2 1STEP@3",
+    "2F0@0 2F1@0 2F2@0 2F3@0 2F4@0 2F5@0 2B0@0 2B1@0 2B2@0 2STEP@1 2F6@1"
+    " 2F7@1 2F8@1 2B3@1 2B4@1 2B5@1 2STEP@2 2B6@2 2B7@2 2B8@2 2STEP@3",
+    "3F0@0 3F1@0 3F2@0 3B0@0 3B1@0 3B2@0 3STEP@1 3F3@1 3F4@1 3F5@1 3B3@1"
+    " 3B4@1 3B5@1 3STEP@2 3F6@2 3F7@2 3F8@2 3B6@2 3B7@2 3B8@2 3STEP@3"};
+
 static struct pen_schedule *make_batches(const char *name, uint32_t p,
                                          uint32_t m, uint32_t batches)
 {
@@ -116,6 +126,16 @@ static void stashing_matches_the_golden_rows(void **state)
     expect_rows(schedule, stashing_rows, false);
     expect_times(schedule, 9, (const double[]){4, 3, 2, 1},
                  (const uint32_t[]){4, 3, 2, 1});
+    pen_schedule_free(schedule);
+}
+
+static void backwards_at_the_newest_match_the_golden_rows(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make_batches("timeprest", 4, 3, 3);
+    expect_rows(schedule, newest_rows, true);
+    expect_times(schedule, 9, (const double[]){9, 9, 6, 3},
+                 (const uint32_t[]){1, 1, 1, 1});
     pen_schedule_free(schedule);
 }
 
@@ -255,6 +275,7 @@ static void ranks_hold_the_published_versions(void **state)
         expect_held(make_batches("spectrain", p, m, 0), one);
         expect_held(make_batches("pipemare", p, m, 4), one);
         expect_held(make_batches("pb", p, m, 0), one);
+        expect_held(make_batches("timeprest", p, m, 4), one);
     }
 }
 
@@ -294,6 +315,60 @@ static void xpipe_predicts_once_per_mini_batch(void **state)
     pen_schedule_free(schedule);
 }
 
+static void expect_newest(const struct pen_schedule *schedule, uint32_t s,
+                          uint32_t m)
+{
+    uint32_t behind = schedule->shape.num_ranks - 1 - s, late = 0;
+    for (uint32_t i = 0; i < schedule->rows[s].count; i++) {
+        const struct pen_op *op = &schedule->rows[s].ops[i];
+        uint32_t batch = op->microbatch / m;
+        if (op->kind == PEN_OP_BACKWARD)
+            assert_int_equal(batch, op->version);
+        if (op->kind == PEN_OP_FORWARD && batch - op->version > late)
+            late = batch - op->version;
+    }
+    uint32_t expected = (behind * (m < 3 ? m : 3) + m - 1) / m;
+    if (late != expected)
+        fail_msg("p=%u m=%u rank %u: forwards are %u steps old, not %u",
+                 schedule->shape.num_ranks, m, s, late, expected);
+}
+
+/* Long runs, so that the oldest forwards are in them. */
+static void timeprest_is_late_in_forwards_alone(void **state)
+{
+    (void)state;
+    for (uint32_t p = 1; p <= 8; p++) {
+        for (uint32_t m = 1; m <= 3 * p; m++) {
+            struct pen_schedule *schedule =
+                make_batches("timeprest", p, m, 3 * p + 1);
+            for (uint32_t s = 0; s < p; s++)
+                expect_newest(schedule, s, m);
+            pen_schedule_free(schedule);
+        }
+    }
+}
+
+/* One version is kept: a backward cannot read that of its forward. */
+static void the_verifier_refuses_an_older_backward(void **state)
+{
+    (void)state;
+    struct pen_schedule *schedule = make_batches("timeprest", 2, 2, 3);
+    struct pen_finding finding;
+    struct pen_verify_options options = {.needs_sync = true};
+    for (uint32_t i = 0; i < schedule->rows[0].count; i++) {
+        struct pen_op *op = &schedule->rows[0].ops[i];
+        if (op->kind != PEN_OP_BACKWARD || op->version == 0)
+            continue;
+        op->version--;
+        assert_int_equal(PEN_INVALID, pen_schedule_verify(schedule, &options,
+                                                          &finding, NULL));
+        assert_int_equal(6, finding.rule);
+        assert_int_equal(i, finding.position);
+        op->version++;
+    }
+    pen_schedule_free(schedule);
+}
+
 static const char *const linear[] = {"pipedream", "pipedream-2bw", "spectrain",
                                      "xpipe",     "pipemare",      "pb"};
 
@@ -326,6 +401,10 @@ static void a_longer_run_idles_no_longer(void **state)
                 for (size_t i = 0; i < sizeof linear / sizeof *linear; i++)
                     expect_idle(linear[i], p, 2 * p, batches, &costs,
                                 (p - 1) * round);
+                if (t < 2) /* a backward is no longer than two forwards */
+                    for (uint32_t m = 1; m <= 2 * p; m++)
+                        expect_idle("timeprest", p, m, batches, &costs,
+                                    (p - 1) * round);
                 expect_idle("wpipe", p, p, batches, &costs,
                             (p - 1) * round / 2);
                 expect_idle("wpipe", p, 3 * p, batches, &costs,
@@ -421,6 +500,7 @@ static void the_verifier_accepts_all_sizes(void **state)
         sweep_microbatches("xpipe", p, 1);
         sweep_microbatches("pipemare", p, 1);
         sweep_microbatches("pb", p, 1);
+        sweep_microbatches("timeprest", p, 1);
         sweep_microbatches("wpipe", p, p);
         struct pen_schedule *vertical = make_vertical(p, 2 * p + 1);
         expect_sound(vertical);
@@ -467,10 +547,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_buffers_match_the_golden_rows),
         cmocka_unit_test(stashing_matches_the_golden_rows),
+        cmocka_unit_test(backwards_at_the_newest_match_the_golden_rows),
         cmocka_unit_test(two_long_batches_of_2bw_read_version_0),
         cmocka_unit_test(a_steady_iteration_of_2bw_changes_version_once),
         cmocka_unit_test(every_pipedream_backward_has_its_step),
         cmocka_unit_test(ranks_hold_the_published_versions),
+        cmocka_unit_test(timeprest_is_late_in_forwards_alone),
+        cmocka_unit_test(the_verifier_refuses_an_older_backward),
         cmocka_unit_test(group_2_of_wpipe_holds_one_version),
         cmocka_unit_test(xpipe_predicts_once_per_mini_batch),
         cmocka_unit_test(a_longer_run_idles_no_longer),

@@ -174,6 +174,7 @@ static void ops_read_the_versions_they_name(void **state)
         try_schedule("pipedream-2bw", p, p, false);
         try_schedule("wpipe", p, p, false);
         try_schedule("cyclic", p, p, false);
+        try_schedule("timeprest", 2, p, false);
     }
 }
 
