@@ -9,13 +9,13 @@
  * While it has a name, a process that opens or removes it holds its flock(). A
  * rank locks the byte of its line with fcntl() for as long as it lives: the
  * kernel gives the lock back when the process ends, however it ends, so the
- * lock tells which ranks live where process numbers may have been given out
- * again or mean something else (containers that share /dev/shm).
+ * lock shows which ranks are alive where process numbers may have been given
+ * out again or mean something else (containers that share /dev/shm).
  *
- * The locks behind the lines are robust mutexes: they wake up a waiter when
- * their owner ends. The kernel does that first of all, before it takes the
- * memory of the process apart and closes its files, and processes are told of
- * the end of others only after that. Launchers learn of it from closed files.
+ * The locks that follow the lines are robust mutexes: they wake up a waiter
+ * when their owner ends. The kernel does that first of all, before it takes the
+ * memory of the process apart and closes its files, and notifies other
+ * processes only after that. Launchers learn of it from closed files.
  */
 #define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): clocklock */
 #include "watch/board.h"
@@ -39,7 +39,7 @@
 enum {
     LINE_BYTES = 64,
     HEAD_LINES = 2,
-    MOST_RANKS = 1 << 16, /* of one node */
+    MOST_RANKS = 1 << 16, /* most ranks of one node */
     MAGIC = 0x50424431,   /* "PBD1" */
     POLL_NS = 1000000
 };
@@ -47,7 +47,10 @@ enum {
 #define FOLDER "/dev/shm"
 #define PREFIX "penstock-board-"
 
-/* An empty board of somebody who died at once; younger ones are being made. */
+/*
+ * An empty board older than this belongs to a process that died at once; a
+ * younger one is still being made.
+ */
 #define EMPTY_SEC 60
 
 struct head {
@@ -57,9 +60,9 @@ struct head {
 };
 
 /*
- * Relaxed: a reader wants to know roughly now where a rank is, and exactly once
- * nothing moves any more. Position, state and peer are one word, so that they
- * belong together.
+ * The fields are relaxed: a reader needs to know roughly where a rank is now,
+ * and exactly once nothing moves any more. Position, state and peer share one
+ * word, so that they are always of the same moment.
  */
 struct line {
     _Alignas(LINE_BYTES) _Atomic uint32_t rank;
@@ -129,7 +132,7 @@ static pthread_mutex_t *life_of(const struct pen_board *board,
     return &lives[local_rank].lock;
 }
 
-/* ---- who lives ---- */
+/* ---- which ranks are alive ---- */
 
 static struct flock lock_of(uint32_t local_rank)
 {
@@ -178,13 +181,16 @@ enum pen_board_fate pen_board_await_end(struct pen_board *board,
     int error = pthread_mutex_clocklock(life, CLOCK_MONOTONIC, &end);
     if (error == ETIMEDOUT)
         return PEN_BOARD_LIVES;
-    /* Given back as it is: whoever asks next gets the same answer. */
+    /*
+     * The lock goes back in the state in which it was found, so that the next
+     * caller gets the same answer.
+     */
     if (error == 0 || error == EOWNERDEAD)
         pthread_mutex_unlock(life);
     return error == 0 ? PEN_BOARD_LEFT : PEN_BOARD_DIED;
 }
 
-/* ---- boards that nobody needs any more ---- */
+/* ---- boards of jobs that have ended ---- */
 
 static bool is_abandoned(int handle)
 {
@@ -196,7 +202,9 @@ static bool is_abandoned(int handle)
            !is_locked(handle, 0, 0);
 }
 
-/* Leaves alone what is not ours, what is in use, and what cannot be judged. */
+/*
+ * Leaves alone boards of other users, boards in use, and files it cannot judge.
+ */
 static void remove_if_abandoned(const char *name)
 {
     int handle = shm_open(name, O_RDWR | O_NOFOLLOW, 0);
@@ -207,7 +215,7 @@ static void remove_if_abandoned(const char *name)
     close(handle);
 }
 
-/* `own` stays: closing it here would give back a lock of this process. */
+/* Skips `own`: closing it here would give back a lock of this process. */
 static void remove_abandoned(const char *own)
 {
     struct pen_text name = PEN_TEXT_EMPTY;
@@ -250,7 +258,10 @@ pen_status pen__board_name(const struct pen_board_options *options,
     return status == PEN_OK && name->has_failed ? PEN_NOMEM : status;
 }
 
-/* Held until the handle is closed or unlocked; false: it is gone, once more. */
+/*
+ * Holds the flock() until the handle is closed or unlocked. Returns false when
+ * the name is gone meanwhile: the caller opens it once more.
+ */
 static bool lock_named(int handle)
 {
     struct stat info;
@@ -261,8 +272,8 @@ static bool lock_named(int handle)
 }
 
 /*
- * The object of this name, with its flock() held. One that has bytes but no
- * living rank was left by an earlier start of the same name.
+ * Opens the object of this name, with its flock() held. An object that has
+ * bytes but no living rank was left by an earlier start of the same name.
  */
 static pen_status open_locked(const char *name, int *out, struct pen_text *why)
 {
@@ -283,7 +294,7 @@ static pen_status open_locked(const char *name, int *out, struct pen_text *why)
     }
 }
 
-/* The first to come makes it as long as it has to be; all others look. */
+/* Maps the object. The first rank sets its length; all others check it. */
 static pen_status map(struct pen_board *board, struct pen_text *why)
 {
     struct stat info;
@@ -291,7 +302,10 @@ static pen_status map(struct pen_board *board, struct pen_text *why)
         return fail(why, "its size");
     bool is_first = info.st_size == 0;
     if (is_first) {
-        /* Unlike ftruncate(), says now when there is no room. */
+        /*
+         * Unlike ftruncate(), posix_fallocate() fails at once when there is no
+         * room.
+         */
         errno = posix_fallocate(board->handle, 0, (off_t)board->bytes);
         if (errno != 0)
             return fail(why, "room in " FOLDER);
@@ -318,7 +332,7 @@ static pen_status map(struct pen_board *board, struct pen_text *why)
     return PEN_OK;
 }
 
-/* Under the flock(): takes the line of this rank. */
+/* Takes the line of this rank; the caller holds the flock(). */
 static pen_status join(struct pen_board *board,
                        const struct pen_board_options *options,
                        struct pen_text *why)
@@ -353,7 +367,7 @@ static pen_status join(struct pen_board *board,
     return PEN_OK;
 }
 
-/* A rank that came and is gone without a word, or num_local. */
+/* Returns a rank that came and ended without saying so, or num_local. */
 static uint32_t first_dead(const struct pen_board *board)
 {
     uint32_t i = 0;
@@ -366,8 +380,8 @@ static uint32_t first_dead(const struct pen_board *board)
 }
 
 /*
- * Ranks that have not come have not told their number. Where all ranks are of
- * one node, launchers number them as they do on the node.
+ * Lists the ranks that have not come. Their world ranks are known only where
+ * all ranks of the job are on this node: launchers number them alike there.
  */
 static void add_missing(const struct pen_board *board, struct pen_text *out)
 {
@@ -404,7 +418,7 @@ static bool is_missing_one(const struct pen_board *board)
     return atomic_load(&board->memory->head.num_come) < board->num_local;
 }
 
-/* A rank that gives up says so: the others are about to do the same. */
+/* A rank that gives up says so, since the others are about to give up, too. */
 static pen_status await_others(struct pen_board *board, double deadline_sec,
                                struct pen_text *why)
 {
@@ -412,7 +426,10 @@ static pen_status await_others(struct pen_board *board, double deadline_sec,
     int64_t end = now_ns() + (int64_t)(1e9 * deadline_sec);
     while (is_missing_one(board)) {
         uint32_t dead = first_dead(board);
-        /* Once all have come, one may have ended rightly. */
+        /*
+         * Once all ranks have come, one of them may have ended without an
+         * error.
+         */
         if (dead < board->num_local && is_missing_one(board)) {
             pen_why(why, "rank %u on %s died while the job started",
                     atomic_load(&board->memory->lines[dead].rank), board->host);
@@ -429,7 +446,10 @@ static pen_status await_others(struct pen_board *board, double deadline_sec,
     return PEN_OK;
 }
 
-/* Opens, joins and waits. The name goes with the last to come, or a failure. */
+/*
+ * Opens, joins and waits. The last rank to come removes the name, as does a
+ * failure.
+ */
 static pen_status enter(struct pen_board *board, const char *name,
                         const struct pen_board_options *options,
                         struct pen_text *why)
@@ -527,7 +547,7 @@ void pen_board_set_watcher(struct pen_board *board, int thread)
     atomic_store(&board->own->watcher, thread);
 }
 
-/* Whatever the bytes are, the state is one that has words. */
+/* The state is always one that has words, whatever bytes the line holds. */
 static enum pen_board_state state_of(uint64_t where)
 {
     unsigned state = (unsigned)(where >> 24) & 0xffu;

@@ -8,17 +8,18 @@
 #include <stdint.h>
 
 /*
- * Where every rank of this node is. The ranks share a piece of memory, in which
- * each has one line of the cache: written by its rank at every op, read by all
- * others when a rank dies or nothing moves. No rank waits for a reader, and
- * nothing here calls MPI: the board may be opened before MPI_Init().
+ * The board of a node: where each of its ranks is. The ranks share a piece of
+ * memory, in which each has one cache line. A rank writes its line at every op;
+ * the others read it when a rank dies or nothing moves. No rank waits for a
+ * reader, and nothing here calls MPI: the board may be opened before
+ * MPI_Init().
  *
  * The memory has a name only until all ranks of the node have opened it, so a
- * job that ends in any way leaves nothing behind. Boards of jobs that died
- * while they started are removed by the next one.
+ * job that ends in any way leaves nothing in /dev/shm. The next board removes
+ * boards of jobs that died while they started.
  */
 
-/* What a rank does: name, and the words of a report. */
+/* Each state of a rank: its name, and its words in a report. */
 #define PEN_BOARD_STATE_TABLE(X)                                               \
     X(STARTING, "starting")                                                    \
     X(JOINING, "in MPI_Init")                                                  \
@@ -40,23 +41,29 @@ enum pen_board_state {
 
 const char *pen_board_state_words(enum pen_board_state state);
 
-/* Outside the row of a schedule: evaluation, start, end. */
+/*
+ * The position of a rank that is outside the row of its schedule: evaluation,
+ * start, end.
+ */
 #define PEN_BOARD_NO_OP UINT32_MAX
 
-/* Nobody in particular; in a collective: whoever has not come. */
+/*
+ * The peer of a rank that waits for no particular rank; in a collective it
+ * waits for all that have not come.
+ */
 #define PEN_BOARD_NOBODY 0xffffffu
 
 struct pen_board;
 
 struct pen_board_options {
-    const char *job;  /* the same on all ranks of one start, and of no other */
-    const char *host; /* as reports name it; the same on all of this node */
+    const char *job;  /* differs between starts; the same on all their ranks */
+    const char *host; /* its name in reports; the same on all its ranks */
     uint32_t rank;    /* in the world, below PEN_BOARD_NOBODY */
     uint32_t local_rank; /* on this node: 0..num_local-1 */
     uint32_t num_local;
     uint32_t num_ranks;  /* of the job; 0: unknown */
-    double deadline_sec; /* for the others to come */
-    int socket;          /* of this process to the launcher; 0: none */
+    double deadline_sec; /* seconds to wait for the other ranks */
+    int socket;          /* from this process to the launcher; 0: none */
 };
 
 /*
@@ -68,30 +75,33 @@ pen_status pen_board_create(const struct pen_board_options *options,
                             struct pen_board **out, struct pen_text *why);
 void pen_board_free(struct pen_board *board);
 
-/* For tests: the name in /dev/shm, with a slash; differs between users. */
+/*
+ * Writes the name in /dev/shm, with a slash; it differs between users. For
+ * tests.
+ */
 pen_status pen__board_name(const struct pen_board_options *options,
                            struct pen_text *name, struct pen_text *why);
 
 /*
- * What this rank does from now on: the op at this position of its row. A rank
- * that leaves on purpose says PEN_BOARD_FINISHED first; otherwise the others
- * take it for dead. Saying the same again changes nothing. Costs some tens of
- * nanoseconds. Does nothing when the board is NULL. Only for the thread that
- * executes.
+ * Notes the op that this rank is at from now on, by its position in the row. A
+ * rank that leaves on purpose notes PEN_BOARD_FINISHED first; otherwise the
+ * others take it for dead. Noting the same again changes nothing. Costs some
+ * tens of nanoseconds. Does nothing when the board is NULL. Only for the thread
+ * that executes.
  */
 void pen_board_note(struct pen_board *board, uint64_t step, uint32_t position,
                     enum pen_board_state state, uint32_t waits_for);
 
-/* Which row of the schedule this rank executes. As pen_board_note(). */
+/* Notes which row of the schedule this rank executes. Like pen_board_note(). */
 void pen_board_set_row(struct pen_board *board, uint32_t row);
 
-/* The thread of this process whose work is not that of the rank. */
+/* Notes the thread of this process whose work is not that of the rank. */
 void pen_board_set_watcher(struct pen_board *board, int thread);
 
-/* One line of the board, as somebody read it. */
+/* One line of the board, as it was read. */
 struct pen_board_entry {
     uint32_t rank;
-    uint32_t row; /* of the schedule; 0 until it is told */
+    uint32_t row; /* of the schedule; 0 until it is known */
     int32_t pid;
     int32_t socket;
     int32_t watcher; /* number of its watchdog's thread; 0: none yet */
@@ -110,43 +120,46 @@ const char *pen_board_host(const struct pen_board *board);
 uint32_t pen_board_count(const struct pen_board *board);
 uint32_t pen_board_own(const struct pen_board *board); /* local rank */
 
-/* Whether the process of another rank of this node is still there. */
+/* Returns whether the process of another rank of this node is alive. */
 bool pen_board_is_alive(const struct pen_board *board, uint32_t local_rank);
 
-/* What became of a rank. */
+/* Whether and how a rank has ended. */
 enum pen_board_fate {
     PEN_BOARD_LIVES,
     PEN_BOARD_LEFT, /* freed its board */
-    PEN_BOARD_DIED  /* or ended without freeing it */
+    PEN_BOARD_DIED  /* ended without freeing it */
 };
 
 /*
- * Waits for the end of another rank, at most so long. It is told before the
- * kernel closes the files of that process, that is before a launcher can notice
- * and end everybody.
+ * Waits up to this many milliseconds for the end of another rank, and returns
+ * its fate. The kernel gives back the rank's lock before it closes its files,
+ * so this returns before a launcher can notice and end all ranks.
  */
 enum pen_board_fate pen_board_await_end(struct pen_board *board,
                                         uint32_t local_rank, int milliseconds);
 
 /*
- * Words that the ranks of a node leave each other about the end of the job.
- * Each begins as 0.
+ * Words by which the ranks of a node agree on the end of the job. Each begins
+ * as 0.
  */
 enum pen_board_word {
-    PEN_BOARD_DEATH_TELLER, /* local rank + 1 of the one that tells a death */
-    PEN_BOARD_DEATH_TOLD,   /* 1 once it is told */
+    PEN_BOARD_DEATH_TELLER, /* local rank + 1 of the one that reports */
+    PEN_BOARD_DEATH_TOLD,   /* 1 once it is reported */
     PEN_BOARD_HANG,         /* local rank + 1 of the one that waited too long */
-    PEN_BOARD_HANG_TOLD,    /* how many ranks have told what they wait for */
-    PEN_BOARD_HANG_OVER,    /* 1 once all have told it that could */
-    PEN_BOARD_WARNED,       /* second of the clock of the last warning */
-    PEN_BOARD_LOST,         /* rank in the world + 1 of a member that is lost */
+    PEN_BOARD_HANG_TOLD, /* how many ranks have reported what they wait for */
+    PEN_BOARD_HANG_OVER, /* 1 once all ranks that can have reported */
+    PEN_BOARD_WARNED,    /* time of the last warning, in seconds */
+    PEN_BOARD_LOST,      /* rank in the world + 1 of a member that is lost */
     PEN_BOARD_WORDS
 };
 
 uint32_t pen_board_word(const struct pen_board *board,
                         enum pen_board_word word);
 
-/* Whether a watchdog of this node has marked a rank as lost; NULL: no. */
+/*
+ * Returns whether a watchdog of this node has marked a rank as lost. False when
+ * the board is NULL.
+ */
 bool pen_board_has_lost(const struct pen_board *board);
 
 /* Sets a word that is still 0; false when another was first. */

@@ -8,12 +8,12 @@
  *   srun --mpi=pmi2     SLURM_STEP_NUM_TASKS, PMI_*
  *   srun --mpi=none     SLURM_STEP_NUM_TASKS
  *
- * srun tells the tasks of all nodes as "2(x3),1": two on each of three nodes
+ * srun gives the tasks of all nodes as "2(x3),1": two on each of three nodes
  * and one on a fourth.
  *
  * Under an mpirun inside of an allocation, SLURM_* are those of its daemons, so
- * they are asked last. A batch script has SLURM_NTASKS but is no step and has
- * no SLURM_STEP_NUM_TASKS: what it starts directly is one process.
+ * they are read last. A batch script has SLURM_NTASKS but it is not a step and
+ * lacks SLURM_STEP_NUM_TASKS: a program that it starts directly is one process.
  */
 #include "watch/launch.h"
 
@@ -42,10 +42,12 @@ static uint32_t number(const struct environment *environment, const char *name)
                                                       : PEN_LAUNCH_UNKNOWN;
 }
 
-/* Where a launcher writes its numbers; NULL: nowhere. */
+/*
+ * The variables in which a launcher writes its numbers; NULL: it writes none.
+ */
 static const struct names {
     enum pen_launcher launcher;
-    const char *sign; /* there is one if this name is there */
+    const char *sign; /* the launcher is present if this variable is */
     const char *size;
     const char *rank;
     const char *local_size;
@@ -76,7 +78,10 @@ bool pen_launcher_is_hydra(enum pen_launcher launcher)
     return launcher == PEN_LAUNCHER_HYDRA || launcher == PEN_LAUNCHER_MVAPICH;
 }
 
-/* Hydra has one for each of its processes. */
+/*
+ * Returns the socket of this process to MPICH's launcher (hydra), which makes
+ * one for each of its processes.
+ */
 static int socket_of(const struct environment *environment,
                      enum pen_launcher launcher)
 {
@@ -84,7 +89,7 @@ static int socket_of(const struct environment *environment,
     return pen_launcher_is_hydra(launcher) && file <= INT_MAX ? (int)file : 0;
 }
 
-/* The item of a node in "2(x3),1"; unknown for other texts. */
+/* Returns the item of a node in "2(x3),1"; unknown for other texts. */
 static uint32_t tasks_of(const char *list, uint32_t node)
 {
     uint64_t begin = 0;
@@ -167,13 +172,13 @@ struct pen_launch pen_launch_read_own(void)
     return pen_launch_read(get_own, NULL);
 }
 
-/* Libraries by the words they have for themselves, and what starts them. */
+/* MPI libraries by the words of their version strings, and their launchers. */
 static const struct library {
     const char *sign;
     const char *name;
     enum pen_launcher launcher;
     const char *command;
-    const char *plugin; /* for srun */
+    const char *plugin; /* for srun --mpi= */
 } libraries[] = {
     {"MVAPICH", "MVAPICH", PEN_LAUNCHER_MVAPICH, "mpirun of MVAPICH", "pmi2"},
     {"Intel(R) MPI", "Intel MPI", PEN_LAUNCHER_HYDRA, "mpirun of Intel MPI",

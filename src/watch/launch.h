@@ -8,13 +8,13 @@
 #include <stdint.h>
 
 /*
- * What the environment tells of the launcher that started this process. Where
+ * The launcher that started this process, as the environment shows it. Where
  * launcher and MPI library do not know each other, N processes run that each
  * believe to be rank 0 of 1, do the same work N times and write over each
- * other's files: this is where it is noticed.
+ * other's files. These functions notice that.
  */
 
-/* Name, and how a sentence calls it. */
+/* Each launcher: its name, and its name in a sentence. */
 #define PEN_LAUNCHER_TABLE(X)                                                  \
     X(NONE, "no launcher")                                                     \
     X(OPENMPI, "mpirun of Open MPI")                                           \
@@ -34,25 +34,31 @@ enum pen_launcher {
 struct pen_launch {
     enum pen_launcher launcher;
     const char *plugin; /* a constant: what follows --mpi= of srun, or NULL */
-    uint32_t size;      /* this and the next: or PEN_LAUNCH_UNKNOWN */
+    uint32_t size;      /* this and the next two: or PEN_LAUNCH_UNKNOWN */
     uint32_t rank;
     uint32_t local_size; /* on this node */
     uint32_t local_rank;
-    int socket; /* whose end tells it that this process has ended; 0: none */
+    int socket; /* shows the launcher when this process ends; 0: none */
 };
 
 /*
- * Of the launcher nearest to this process: mpirun inside srun is mpirun. `get`
- * is a getenv() with a context; NULL when there is no such name.
+ * Returns the launcher nearest to this process: mpirun inside srun is mpirun.
+ * `get` is a getenv() with a context; it returns NULL when there is no such
+ * name.
  */
 struct pen_launch pen_launch_read(const char *(*get)(void *context,
                                                      const char *name),
                                   void *context);
 
-/* The same of this process's environment; before MPI_Init(), which adds. */
+/*
+ * Reads the environment of this process. Call it before MPI_Init(), which adds
+ * to the environment.
+ */
 struct pen_launch pen_launch_read_own(void);
 
-/* Whether it is MPICH's process manager, or one made from it. */
+/*
+ * Returns whether the launcher is MPICH's process manager, or derived from it.
+ */
 bool pen_launcher_is_hydra(enum pen_launcher launcher);
 
 /*
@@ -64,8 +70,8 @@ pen_status pen_launch_check(const struct pen_launch *launch, uint32_t mpi_size,
                             const char *library, struct pen_text *why);
 
 /*
- * When each of N processes believes to be rank 0, one is to speak: the first of
- * the launcher's.
+ * Returns whether this process is the launcher's first. When each of N
+ * processes believes to be rank 0, only that one is to print.
  */
 bool pen_launch_is_first(const struct pen_launch *launch);
 

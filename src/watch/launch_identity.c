@@ -84,7 +84,7 @@ pen_status pen_launch_identity_set_build(struct pen_launch_identity *identity,
 {
     struct pen_text words = PEN_TEXT_EMPTY;
 #ifdef __clang__
-    const char *compiler = __VERSION__; /* begins with a name */
+    const char *compiler = __VERSION__; /* begins with the compiler's name */
 #else
     const char *compiler = "gcc " __VERSION__;
 #endif
@@ -100,7 +100,7 @@ pen_status pen_launch_identity_set_build(struct pen_launch_identity *identity,
     return status;
 }
 
-/* Up to `limit` bytes; those of another build may lack their end. */
+/* Adds up to `limit` bytes, which another build may have left unterminated. */
 static void add_bounded(struct pen_text *out, const char *bytes, size_t limit)
 {
     pen_text_add_printable(out, bytes, strnlen(bytes, limit));
@@ -113,7 +113,10 @@ static void add_rank(struct pen_text *out,
     add_bounded(out, identity->host, sizeof identity->host);
 }
 
-/* " (A against B)", in words where they differ, else in digits. */
+/*
+ * Adds " (A against B)": the words where they differ, else the hashes in
+ * digits.
+ */
 static void add_difference(struct pen_text *out,
                            const struct pen_launch_identity *own,
                            const struct pen_launch_identity *other, int part)

@@ -9,12 +9,13 @@
 #include <stdint.h>
 
 /*
- * What must be the same on all ranks before a job may start. One rank sends its
- * own to all others, which compare: the struct has no pointers, and its size
- * stays as it is in all versions, so that another build can be told.
+ * The identity of a rank: facts that must be the same on all ranks before a job
+ * may start. One rank sends its own to all others, which compare. The struct
+ * has no pointers, and its size stays the same in all versions, so that another
+ * build can be recognised.
  */
 
-/* Name, and how a sentence calls it. */
+/* Each part of an identity: its name, and its name in a sentence. */
 #define PEN_IDENTITY_TABLE(X)                                                  \
     X(BUILD, "build")                                                          \
     X(PLAN, "plan")                                                            \
@@ -34,7 +35,7 @@ struct pen_launch_identity {
     uint32_t rank;
     char host[56];
     struct {
-        char words[112]; /* for people; cut when longer */
+        char words[112]; /* for readers; cut when longer */
         char hash[PEN_HASH_SIZE];
     } parts[PEN_IDENTITY_PARTS];
     char reserved[75];
@@ -43,23 +44,26 @@ struct pen_launch_identity {
 void pen_launch_identity_init(struct pen_launch_identity *identity,
                               uint32_t rank, const char *host);
 
-/* What a part is, as people call it, and the bytes that have to be equal. */
+/*
+ * Sets one part: its words for readers, and the bytes that must be equal on all
+ * ranks.
+ */
 pen_status pen_launch_identity_set(struct pen_launch_identity *identity,
                                    enum pen_identity_part part,
                                    const char *words, const void *bytes,
                                    size_t length, struct pen_text *why);
 
 /*
- * The data as its files: their names, without folders, and sizes. Nodes may
- * have them in other places. Refuses a file that is not there.
+ * Sets the data to its files: their names, without folders, and sizes, since
+ * nodes may have them in different places. Refuses a file that does not exist.
  */
 pen_status pen_launch_identity_set_files(struct pen_launch_identity *identity,
                                          const char *const *paths, size_t count,
                                          struct pen_text *why);
 
 /*
- * The build: version, compiler, the libraries that compute and the instructions
- * that they use.
+ * Sets the build: version, compiler, the libraries that compute and the
+ * instructions that they use.
  */
 pen_status pen_launch_identity_set_build(struct pen_launch_identity *identity,
                                          const char *version,
@@ -68,8 +72,8 @@ pen_status pen_launch_identity_set_build(struct pen_launch_identity *identity,
                                          struct pen_text *why);
 
 /*
- * Refuses, in one line that names both ranks and hosts and all parts that
- * differ, unless both are the same. `other` may have come from anywhere.
+ * Refuses unless both are the same, in one line that names both ranks, both
+ * hosts and all parts that differ. `other` may come from an untrusted rank.
  */
 pen_status pen_launch_identity_compare(const struct pen_launch_identity *own,
                                        const struct pen_launch_identity *other,

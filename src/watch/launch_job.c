@@ -1,13 +1,13 @@
 /*
- * What tells one start of a job from another, by launcher:
+ * The values that distinguish one start of a job from another, by launcher:
  *
  *   mpirun of Open MPI   PMIX_NAMESPACE: a number made from host and process of
  *                        mpirun, of which 16 bits differ; so the address of the
  *                        server of this node is added
  *   srun                 SLURM_JOB_ID, SLURM_STEP_ID
  *   mpiexec of MPICH     nothing in the environment. PMI_FD is a socket made by
- *                        the launcher's process on this node, and the kernel
- *                        tells its number; process numbers are given out again,
+ *                        the launcher's process on this node, whose pid the
+ *                        kernel gives; pids are used again,
  *                        so the time when it began is added
  *   mpiexec -launcher    PMI_PORT, the address of that process
  */
@@ -25,9 +25,9 @@ struct environment {
     void *context;
 };
 
-/* Names whose values together are a job; the second may be missing. */
+/* Variables whose values together identify a job; the second may be missing. */
 static const struct parts {
-    enum pen_launcher launcher; /* NONE: any */
+    enum pen_launcher launcher; /* NONE: any launcher */
     const char *name;
     const char *more;
 } table[] = {

@@ -3,9 +3,9 @@
  *
  * MPICH's launcher (hydra) learns of the end of a rank from a socket that
  * closes, and at once kills all others; a killed rank makes the code of the job
- * 9, whatever the others say. So no file of any rank may close before every
- * rank has its exit code. A keeper does that: a process with a copy of all
- * open files of its rank, that goes on when the rank has ended.
+ * 9, whatever the others say. Therefore no file of any rank may close before
+ * every rank has its exit code. A keeper ensures that: a process with a copy of
+ * all open files of its rank, which outlives the rank.
  *
  *   rank     waits for the moment, _exit
  *   keeper   waits for the end of all ranks, closes all but the standard files
@@ -31,18 +31,25 @@ enum { STACK_BYTES = 1 << 16 };
 #define NS_PER_SEC INT64_C(1000000000)
 #define PAUSE_NS (NS_PER_SEC / 500)
 
-/* Between the moments of leaving, which the clock of the node tells all. */
+/*
+ * Time between the moments of leaving, which all ranks read off the node's
+ * clock.
+ */
 #define MOMENT_NS (NS_PER_SEC / 20)
 
-/* For ranks that end late: those that were stopped, a loaded machine. */
+/*
+ * How long to wait for ranks that end late: a stopped rank, a loaded machine.
+ */
 #define GRACE_NS (3 * NS_PER_SEC)
 
-/* For the launcher to notice closed sockets while standard files are open. */
+/*
+ * How long standard files stay open, for the launcher to notice closed sockets.
+ */
 #define NOTICE_NS (NS_PER_SEC / 5)
 
 struct keeper {
     const struct pen_board *board;
-    pid_t rank; /* process whose files are kept */
+    pid_t rank; /* the process whose files are kept */
 };
 
 static int64_t now_ns(void)
@@ -82,9 +89,9 @@ static int keep_files(void *context)
 }
 
 /*
- * The keeper shares the memory of its rank, which may be too large to copy, and
- * the caller's errno, for which neither cares. Without room for it the ranks
- * still leave at one moment.
+ * Starts the keeper. It shares the memory of its rank, which may be too large
+ * to copy, and the caller's errno, which neither reads. If it cannot be
+ * started, the ranks still leave at one moment.
  */
 static void start_keeper(struct keeper *keeper)
 {
@@ -100,7 +107,7 @@ _Noreturn void pen__leave_together(const struct pen_board *board, int code)
     int64_t moment = now_ns() / MOMENT_NS * MOMENT_NS + MOMENT_NS;
     if (pen_launcher_is_hydra(pen_launch_read_own().launcher)) {
         start_keeper(&keeper);
-        /* Until it has passed on what the ranks told: then it is at rest. */
+        /* Gives the launcher time to forward what the ranks have printed. */
         moment += MOMENT_NS;
     }
     sleep_until(moment);

@@ -4,11 +4,11 @@
 #include "watch/board.h"
 
 /*
- * Ends this process with the code, so that a launcher takes it for the code of
- * the job: all ranks of the node are to call this at about the same time. Takes
- * about a tenth of a second; under MPICH's launcher another process, which
- * keeps the files open, ends within another second. Calls neither malloc() nor
- * MPI; for any thread.
+ * Ends this process with this exit code in such a way that the launcher takes
+ * it for the code of the job; all ranks of the node must call this at about the
+ * same time. Takes about a tenth of a second; under MPICH's launcher another
+ * process, which keeps the files open, ends within another second. Calls
+ * neither malloc() nor MPI. For any thread.
  */
 _Noreturn void pen__leave_together(const struct pen_board *board, int code);
 

@@ -1,8 +1,8 @@
 /*
- * The state, the work and the end of another process. A parent alone may wait
- * for it, but until the parent does, /proc/PID/stat has the status as its last
- * field. Nothing here calls malloc(): the caller's main thread may have been
- * stopped inside of it.
+ * Reads the state, the work and the end of another process. Only a parent may
+ * wait for a process, but until the parent does, /proc/PID/stat has the status
+ * as its last field. Nothing here calls malloc(): the caller's main thread may
+ * have been stopped inside of it.
  */
 #include "watch/process.h"
 
@@ -19,7 +19,7 @@ enum {
     STAT_BYTES = 1024,
     WORK_BYTES = 128,
     LIST_BYTES = 4096,
-    STATE_FIELD = 3, /* of proc(5), as the next three */
+    STATE_FIELD = 3, /* fields of proc(5), as are the next three */
     PARENT_FIELD = 4,
     START_FIELD = 22,
     STATUS_FIELD = 52
@@ -43,14 +43,14 @@ struct pen__process pen__process_parse(const char *text)
         if (field + 1 == START_FIELD)
             process.start = strtoull(at, NULL, 10);
     }
-    /* A process that is being taken apart has its status already. */
+    /* A process that is being torn down has its status already. */
     process.status = (int)strtol(at, NULL, 10);
     process.has_status =
         process.status != 0 || process.state == 'Z' || process.state == 'X';
     return process;
 }
 
-/* The beginning of a file as a string; false when it cannot be read. */
+/* Reads the beginning of a file as a string; false when it cannot be read. */
 static bool read_text(const char *path, char *text, size_t size)
 {
     int handle = open(path, O_RDONLY | O_CLOEXEC);
@@ -107,7 +107,7 @@ static void add_work(struct pen__process_work *sum,
     sum->queue_ns += work->queue_ns;
 }
 
-/* As getdents64(2) lays it out; opendir() would allocate. */
+/* An entry as getdents64(2) lays it out; opendir() would allocate. */
 struct listed {
     uint64_t inode;
     int64_t next;

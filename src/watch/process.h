@@ -6,48 +6,53 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What Linux tells of another process. */
+/* A process, as /proc shows it. */
 struct pen__process {
-    char state;      /* the letter of /proc/PID/stat; 0: there is none */
-    bool has_status; /* it ends or has, nobody has collected it yet */
+    char state; /* the letter of /proc/PID/stat; 0: there is no such process */
+    bool has_status; /* it is ending or has ended, and its parent has not
+                        collected it */
     int status;      /* as waitpid() gives it */
     uint64_t start;  /* when it began, in ticks since the machine did */
     int parent;
 };
 
-/* Does not allocate and never fails. */
+/* Reads the process of this number. Does not allocate and never fails. */
 struct pen__process pen__process_read(int pid);
 
-/* Of the text of /proc/PID/stat. */
+/* Parses the text of /proc/PID/stat. */
 struct pen__process pen__process_parse(const char *text);
 
-/* It will not go on by itself: stopped, traced or dead. */
+/* Returns whether the process cannot run by itself: stopped, traced or dead. */
 bool pen__process_is_halted(const struct pen__process *process);
 
-/* "stopped", "running" ... */
+/* Returns "stopped", "running" ... */
 const char *pen__process_words(const struct pen__process *process);
 
-/* "signal 9", "exit code 1" or "signal or exit unknown". */
+/* Adds "signal 9", "exit code 1" or "signal or exit unknown". */
 void pen__process_add_end(const struct pen__process *process,
                           struct pen_text *out);
 
 /*
- * Time that threads of a process have spent on a core, and ready to run without
- * one. A thread that waits for a core now is counted when it gets one.
+ * Time that the threads of a process have spent on a core, and ready to run
+ * without one. The time for which a thread has been waiting for a core is
+ * counted when it gets one.
  */
 struct pen__process_work {
-    bool is_known; /* the kernel tells it, and the process is there */
+    bool is_known; /* the kernel shows it, and the process exists */
     int64_t cpu_ns;
     int64_t queue_ns;
 };
 
-/* Of the text of /proc/PID/schedstat. */
+/* Parses the text of /proc/PID/schedstat. */
 struct pen__process_work pen__process_work_parse(const char *text);
 
-/* Of the main thread alone. Neither allocates, and neither fails. */
+/* Reads the work of the main thread alone. Neither allocates nor fails. */
 struct pen__process_work pen__process_read_main(int pid);
 
-/* Of all threads but one; `except` is its number, or 0. */
+/*
+ * Reads the work of all threads but one; `except` is its number, or 0. Neither
+ * allocates nor fails.
+ */
 struct pen__process_work pen__process_read_work(int pid, int except);
 
 #endif

@@ -19,18 +19,21 @@
 
 #define NS_PER_SEC 1e9
 
-/* A hang of idle ranks is reported within max(2 s, 5 steps), */
+/* A hang of idle ranks is reported within max(2 s, 5 steps). */
 #define WARN_SEC 2.0
 #define WARN_STEPS 5.0
-#define WAITING_SHARE 0.8 /* of which the rest is for noticing and telling, */
+#define WAITING_SHARE 0.8 /* the rest of it is for noticing and reporting */
 
-/* and ends the job after max(30 s, 25 steps); an endless loop ends it later. */
+/*
+ * A hang of idle ranks ends the job after max(30 s, 25 steps); an endless loop
+ * ends it later.
+ */
 #define IDLE_SEC 30.0
 #define IDLE_STEPS 25.0
 #define BUSY_SEC 600.0
 #define BUSY_STEPS 100.0
 
-/* A timeout that a user gives is warned of after this share. */
+/* A timeout given by the user is warned of after this share of it. */
 #define WARN_SHARE 0.1
 
 static int64_t to_ns(double sec)
@@ -66,13 +69,16 @@ struct pen__patience pen__patience_of(double hang_timeout_sec, double step_sec,
 
 /* ---- where time went ---- */
 
-/* The sum over threads shrinks when one of them ends. */
+/*
+ * Clamps to the time that has passed: the sum over threads shrinks when one of
+ * them ends.
+ */
 static int64_t within(int64_t ns, int64_t passed_ns)
 {
     return ns < 0 ? 0 : ns < passed_ns ? ns : passed_ns;
 }
 
-/* Of a rank that waits: how long it was ready and had no core. */
+/* Returns how long a rank that waits was ready and had no core. */
 static int64_t ready_ns(const struct pen__rank_view *rank,
                         const struct pen__process_work *before,
                         int64_t passed_ns)
@@ -86,7 +92,10 @@ static int64_t ready_ns(const struct pen__rank_view *rank,
     return within(now->queue_ns - before->queue_ns, passed_ns);
 }
 
-/* Of a root that does not wait: the same, and how long it was on a core. */
+/*
+ * Returns how long a root that does not wait was not idle; `busy_ns` gets how
+ * long it was on a core.
+ */
 static int64_t active_ns(const struct pen__rank_view *rank,
                          const struct pen__process_work *before,
                          int64_t passed_ns, int64_t *busy_ns)
@@ -99,7 +108,7 @@ static int64_t active_ns(const struct pen__rank_view *rank,
     if (is_known)
         *busy_ns = within(now->cpu_ns - before->cpu_ns, passed_ns);
     else if (rank->process.state == 'R' || rank->process.state == '?')
-        *busy_ns = passed_ns; /* a kernel or container that tells no more */
+        *busy_ns = passed_ns; /* the kernel or container shows no more */
     if (rank->process.state == 'R' || !is_known)
         return rank->process.state == 'R' ? passed_ns : *busy_ns;
     return within(*busy_ns +
@@ -116,7 +125,10 @@ static void keep_samples(struct pen__stall *stall,
     stall->has_samples = true;
 }
 
-/* What was not idle of the time, by all ranks of the chain. */
+/*
+ * Returns the time in which ranks of the chain were not idle, and that in which
+ * the root was on a core.
+ */
 static int64_t chain_active_ns(const struct pen__stall *stall,
                                const struct pen__node_view *view,
                                const struct pen__root *root, int64_t passed_ns,
@@ -143,8 +155,8 @@ void pen__stall_reset(struct pen__stall *stall)
 }
 
 /*
- * A rank of another node cannot be seen: it may be slow, which the watchdogs of
- * its node know. Its time counts as if it were on a core.
+ * A rank of another node cannot be seen: it may be slow, which only the
+ * watchdogs of its node know. Its time counts as time on a core.
  */
 void pen__stall_add(struct pen__stall *stall, const struct pen__node_view *view,
                     const struct pen__root *root, int64_t passed_ns)

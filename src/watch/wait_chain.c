@@ -6,12 +6,11 @@
  *                     rank 0 is in 0F4, its process is stopped
  *
  * A rank in a collective waits for each rank that has not come. The lines of
- * the board tell which rank that is: one whose process is halted, or else one
- * that computes, or else one that waits itself; of several the one furthest
- * behind. MPI_Init is such a collective.
+ * the board show which rank that is: one whose process is halted, or else one
+ * that computes, or else one that waits itself; of several the one with the
+ * least progress. MPI_Init is such a collective.
  *
- * World rank r executes row r mod p: pipelines side by side run the same
- * schedule.
+ * World rank r executes row r mod p: parallel pipelines run the same schedule.
  */
 #include "watch/wait_chain.h"
 
@@ -23,14 +22,14 @@ enum { HOPS_TOLD = 4 };
 
 /* ---- words ---- */
 
-/* The row of a rank, or NULL before there is a schedule. */
+/* Returns the row of a rank, or NULL before there is a schedule. */
 static const struct pen_row *row_of(const struct pen_schedule *schedule,
                                     const struct pen_board_entry *entry)
 {
     return schedule == NULL ? NULL : &schedule->rows[entry->row];
 }
 
-/* The op of an entry, or NULL outside a row. */
+/* Returns the op of an entry, or NULL outside a row. */
 static const struct pen_op *op_of(const struct pen_schedule *schedule,
                                   const struct pen_board_entry *entry)
 {
@@ -40,7 +39,7 @@ static const struct pen_op *op_of(const struct pen_schedule *schedule,
                : NULL;
 }
 
-/* "forward of stage 5, micro-batch 3" */
+/* Adds "forward of stage 5, micro-batch 3". */
 static void add_words(const struct pen_op *op, struct pen_text *out)
 {
     pen_text_add(out, "%s of stage %u", pen_op_info(op->kind)->words,
@@ -49,7 +48,7 @@ static void add_words(const struct pen_op *op, struct pen_text *out)
         pen_text_add(out, ", micro-batch %u", op->microbatch);
 }
 
-/* " (forward of stage 5, micro-batch 3)" */
+/* Adds " (forward of stage 5, micro-batch 3)". */
 static void add_op_words(const struct pen_op *op, struct pen_text *out)
 {
     pen_text_add_string(out, " (");
@@ -57,7 +56,7 @@ static void add_op_words(const struct pen_op *op, struct pen_text *out)
     pen_text_add_string(out, ")");
 }
 
-/* "at step 12 (saving)", "during start-up (in MPI_Init)" */
+/* Adds "at step 12 (saving)" or "during start-up (in MPI_Init)". */
 static void add_outside(const struct pen_board_entry *entry,
                         struct pen_text *out)
 {
@@ -105,7 +104,10 @@ static bool is_waiting(const struct pen__rank_view *rank)
            !pen__process_is_halted(&rank->process);
 }
 
-/* 0: halted, 1: busy, 2: waiting for one rank, 3: in a collective itself. */
+/*
+ * Orders the ranks that a collective waits for: 0: halted, 1: busy, 2: waiting
+ * for one rank, 3: in a collective itself.
+ */
 static int order_of(const struct pen__rank_view *rank)
 {
     if (pen__process_is_halted(&rank->process))
@@ -116,8 +118,8 @@ static int order_of(const struct pen__rank_view *rank)
 }
 
 /*
- * How far a rank is in its row, 0 to 1; outside it has done all or nothing. In
- * start-up the states follow each other as they are listed.
+ * Returns how far a rank is in its row, 0 to 1; outside of it the rank has done
+ * all or nothing. In start-up the states follow each other as they are listed.
  */
 static double share_done(const struct pen__node_view *view,
                          const struct pen_board_entry *entry)
@@ -142,7 +144,10 @@ static bool is_behind(const struct pen__node_view *view,
     return share_done(view, &a->entry) < share_done(view, &b->entry);
 }
 
-/* Whom a rank in a collective waits for, or NO_RANK: nobody of this node. */
+/*
+ * Returns the local rank that a rank in a collective waits for, or NO_RANK if
+ * that is not on this node.
+ */
 static uint32_t furthest_behind(const struct pen__node_view *view,
                                 uint32_t local_rank)
 {
@@ -166,13 +171,15 @@ static uint32_t find(const struct pen__node_view *view, uint32_t world_rank)
     return NO_RANK;
 }
 
-/* Waits for everybody, not for one rank. */
+/* Returns whether the entry waits for all ranks, not for a single one. */
 static bool waits_for_all(const struct pen_board_entry *entry)
 {
     return is_collective(entry->state) || entry->waits_for == PEN_BOARD_NOBODY;
 }
 
-/* The next of the chain, or NO_RANK when it is not on this node. */
+/*
+ * Returns the next rank of the chain, or NO_RANK when it is not on this node.
+ */
 static uint32_t next_of(const struct pen__node_view *view, uint32_t local_rank)
 {
     const struct pen_board_entry *entry = &view->ranks[local_rank].entry;
@@ -186,8 +193,9 @@ static int64_t later(int64_t a, int64_t b)
 }
 
 /*
- * When a rank, or with one that waits for all the last that came, began what it
- * does. Whoever waited for that one may not have noticed yet.
+ * Returns when a rank began its current op. For a rank that waits for all
+ * ranks, it is when the last of these came: the others may not have noticed
+ * yet.
  */
 static int64_t moved_ns(const struct pen__node_view *view, uint32_t local_rank)
 {
@@ -201,7 +209,7 @@ static int64_t moved_ns(const struct pen__node_view *view, uint32_t local_rank)
     return moved;
 }
 
-/* A rank that has left, or NO_RANK. */
+/* Returns a rank that has left, or NO_RANK. */
 static uint32_t find_left(const struct pen__node_view *view)
 {
     for (uint32_t i = 0; i < view->num_ranks; i++)
@@ -229,7 +237,7 @@ static bool is_in_chain(const struct pen__node_view *view,
     return false;
 }
 
-/* No rank of this node is left for which the last of the chain waits. */
+/* Ends a chain whose last rank waits for no rank of this node. */
 static void end_chain(const struct pen__node_view *view, struct pen__root *root)
 {
     bool is_for_all = waits_for_all(&view->ranks[root->local_rank].entry);
@@ -246,7 +254,7 @@ static void end_chain(const struct pen__node_view *view, struct pen__root *root)
     }
 }
 
-/* Calls `hop` for each rank that waits, and says where the chain ends. */
+/* Calls `hop` for each rank that waits, and returns where the chain ends. */
 static struct pen__root
 follow(const struct pen__node_view *view, uint32_t local_rank,
        void (*hop)(const struct pen__node_view *view, uint32_t local_rank,
@@ -288,9 +296,9 @@ struct pen__root pen__wait_root(const struct pen__node_view *view,
     return follow(view, local_rank, NULL, NULL);
 }
 
-/* ---- telling ---- */
+/* ---- reports ---- */
 
-/* "for rank 1" or "for all to come, of whom rank 1 is the last" */
+/* Adds "for rank 1" or "for all to come, of whom rank 1 is the last". */
 static void add_for(const struct pen__node_view *view, uint32_t local_rank,
                     struct pen_text *out)
 {
@@ -306,7 +314,9 @@ static void add_for(const struct pen__node_view *view, uint32_t local_rank,
                      view->ranks[next].entry.rank);
 }
 
-/* "in 5F3 of step 12 (forward of ...)", or what the rank does outside. */
+/*
+ * Adds "in 5F3 of step 12 (forward of ...)", or the rank's state outside a row.
+ */
 static void add_place(const struct pen__node_view *view,
                       const struct pen_board_entry *entry, struct pen_text *out)
 {
@@ -368,7 +378,9 @@ static void tell_here(const struct pen__node_view *view, uint32_t local_rank,
         add_op_words(op, out);
 }
 
-/* The op of the other side that this one needs; false when there is none. */
+/*
+ * Finds the op of the other rank that this op needs; false when there is none.
+ */
 static bool owed_op(const struct pen_schedule *schedule,
                     const struct pen_op *op, uint32_t *stage, unsigned *kind)
 {
@@ -387,7 +399,7 @@ static bool owed_op(const struct pen_schedule *schedule,
     return *stage != PEN_NO_STAGE;
 }
 
-/* What the schedule tells of a rank of another node. */
+/* Adds what the schedule says about a rank of another node. */
 static void tell_elsewhere(const struct pen__node_view *view,
                            uint32_t local_rank, struct pen_text *out)
 {
@@ -417,7 +429,7 @@ static void tell_elsewhere(const struct pen__node_view *view,
     pen_text_add_string(out, ")");
 }
 
-/* A rank that is stopped and has not left, or NO_RANK. */
+/* Returns a rank that is stopped and has not left, or NO_RANK. */
 static uint32_t find_stopped(const struct pen__node_view *view)
 {
     for (uint32_t i = 0; i < view->num_ranks; i++)

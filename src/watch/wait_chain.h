@@ -6,13 +6,13 @@
 #include "watch/process.h"
 
 /*
- * Who waits for whom, and who is the first that does not wait. A pure function
- * of what was read from the board of a node.
+ * Chains of waits: which rank waits for which, and the first that does not
+ * wait. Pure functions of values read from the board of a node.
  */
 struct pen__rank_view {
     struct pen_board_entry entry;
     struct pen__process process;
-    struct pen__process_work work; /* of the ranks of the chain, see stall.h */
+    struct pen__process_work work; /* for the ranks of the chain, see stall.h */
 };
 
 struct pen__node_view {
@@ -41,28 +41,29 @@ struct pen__root {
     uint32_t num_chain;  /* how many ranks the view's chain has */
 };
 
-/* Whether a rank of this state waits for others, as far as it says itself. */
+/* Returns whether a rank in this state waits for others. */
 bool pen__state_is_waiting(enum pen_board_state state);
 
 /*
- * The end of the chain that begins at this local rank. The ranks on the way and
- * a root of this node are put into the view's chain; with PEN__ROOT_ALL it has
- * all ranks.
+ * Returns the end of the chain that begins at this local rank. The ranks on the
+ * way and a root of this node are put into the view's chain; with PEN__ROOT_ALL
+ * the chain has all ranks.
  */
 struct pen__root pen__wait_root(const struct pen__node_view *view,
                                 uint32_t local_rank);
 
 /*
- * One sentence: in which op the rank waits, for whom, whom that one waits for,
- * and "root of the wait: ...". A rank that does not wait is the root itself,
- * unless another rank of this node is stopped: then that one is.
+ * Adds one sentence: in which op the rank waits, for which rank, for which that
+ * one waits in turn, and "root of the wait: ...". A rank that does not wait is
+ * the root itself, unless another rank of this node is stopped: then the
+ * stopped rank is the root.
  */
 void pen__wait_tell(const struct pen__node_view *view, uint32_t local_rank,
                     struct pen_text *out);
 
 /*
- * "at step 12 in 5F3 (forward of stage 5, micro-batch 3)", "at step 12
- * (saving)" or "during start-up (in MPI_Init)"
+ * Adds "at step 12 in 5F3 (forward of stage 5, micro-batch 3)", "at step 12
+ * (saving)" or "during start-up (in MPI_Init)".
  */
 void pen__place_tell(const struct pen_schedule *schedule,
                      const struct pen_board_entry *entry, struct pen_text *out);

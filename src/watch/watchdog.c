@@ -1,7 +1,7 @@
 /*
  * The watchdog of one rank: a thread that looks up some forty times a second.
- * All watchdogs of a node share a board; what they do at the end they agree on
- * by words of it.
+ * All watchdogs of a node share a board, whose words they use to agree on the
+ * end of the job.
  *
  *              own rank waits, chain still, idle for warn_ns
  *   WATCHING ---------------------------------------------> WARNED
@@ -69,17 +69,20 @@
 enum {
     TICK_MS = 25,
     STEPS_KEPT = 31,
-    OUTSIDE_FACTOR = 10, /* patience outside a row */
-    SAMPLES = 4          /* of /proc, in the shortest patience */
+    OUTSIDE_FACTOR = 10, /* more patience outside a row */
+    SAMPLES = 4          /* looks at /proc, in the shortest patience */
 };
 
 #define NO_RANK UINT32_MAX
 #define NS_PER_SEC INT64_C(1000000000)
 
-/* Of a look that comes later: the process, or the machine, stood meanwhile. */
+/*
+ * A longer tick counts as this much: the process, or the machine, was halted
+ * meanwhile.
+ */
 #define LONGEST_TICK_NS (NS_PER_SEC / 10)
 
-/* Between looks at the processes of others, while this rank waits. */
+/* Time between looks at the processes of others, while this rank waits. */
 #define LONGEST_SAMPLE_NS (NS_PER_SEC / 4)
 #define STOP_SAMPLE_NS (NS_PER_SEC / 10)
 
@@ -88,7 +91,10 @@ enum {
 
 #define UNKNOWN_STEP_SEC 10.0
 
-/* For the main thread to hear of a loss; one that hangs itself never does. */
+/*
+ * Time for the main thread to react to a loss; one that hangs itself never
+ * does.
+ */
 #define DEATH_MAIN_NS (12 * NS_PER_SEC)
 #define HANG_MAIN_NS NS_PER_SEC
 
@@ -97,31 +103,31 @@ enum loss { NOTHING_LOST, HANGING, BEREAVED };
 struct pen_watchdog {
     struct pen_watchdog_options options;
     pthread_t thread;
-    int wake;             /* eventfd: the thread is to end */
-    struct pollfd *polls; /* of the other ranks, by local rank; then wake */
+    int wake;             /* eventfd, written when the thread is to end */
+    struct pollfd *polls; /* by local rank, of the others; then wake */
     struct pen__reporter reporter;
-    _Atomic double step_sec;  /* that steps take */
-    _Atomic double least_sec; /* that idle ranks are given */
+    _Atomic double step_sec;  /* expected or measured seconds of a step */
+    _Atomic double least_sec; /* the least time that idle ranks are given */
     _Atomic(const struct pen_schedule *) schedule;
     _Atomic bool is_leaving; /* the main thread wants the process to end */
 
-    /* Of the executor's thread. */
+    /* Only the executor's thread uses these. */
     double steps[STEPS_KEPT];
     uint64_t num_steps;
 
-    /* Of the watchdog's thread. */
+    /* Only the watchdog's thread uses these. */
     struct pen__patience patience;
     enum loss loss;
-    uint32_t dead; /* local rank; BEREAVED */
+    uint32_t dead; /* local rank; set in BEREAVED */
     uint32_t next; /* local rank whose end it waits for; NO_RANK: none */
     int socket;    /* copy of its socket to the launcher, or -1 */
     int64_t last_look_ns;
-    int64_t wait_since_ns; /* which wait is counted */
-    int64_t waited_ns;     /* by this rank */
-    int64_t unsampled_ns;  /* of that, since the last look at others */
+    int64_t wait_since_ns; /* identifies the wait that is counted */
+    int64_t waited_ns;     /* time that this rank has waited */
+    int64_t unsampled_ns;  /* the part of it since the last look at others */
     struct pen__stall stall;
-    bool has_warned;         /* of this stall */
-    int64_t next_stopped_ns; /* so long the next rank has been stopped */
+    bool has_warned;         /* for this stall */
+    int64_t next_stopped_ns; /* how long the next rank has been stopped */
     int64_t since_stop_look_ns;
 };
 
@@ -164,7 +170,7 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Several looks at the others fit into any patience. */
+/* Returns the time between looks: several of them fit into any patience. */
 static int64_t sample_ns(const struct pen__patience *patience)
 {
     int64_t shortest_ns =
@@ -187,7 +193,7 @@ static void hang(struct pen_watchdog *watchdog)
     pen__report_hang(&watchdog->reporter);
 }
 
-/* Once a rank has said that the job hangs, none goes on. */
+/* Once a rank has reported that the job hangs, all ranks stop. */
 static void look_for_hang(struct pen_watchdog *watchdog)
 {
     struct pen_board *board = watchdog->options.board;
@@ -198,7 +204,10 @@ static void look_for_hang(struct pen_watchdog *watchdog)
     hang(watchdog);
 }
 
-/* Counts only time that this process has seen pass: a pause is not a wait. */
+/*
+ * Adds to the wait only time that this process has seen pass: a pause of the
+ * process is not a wait.
+ */
 static void count_wait(struct pen_watchdog *watchdog,
                        const struct pen_board_entry *own, int64_t passed_ns)
 {
@@ -232,7 +241,10 @@ static int64_t factor_of(const struct pen__node_view *view, uint32_t own,
     return is_long && end->kind != PEN__ROOT_LEFT ? OUTSIDE_FACTOR : 1;
 }
 
-/* A root that computes may do so in any of its threads but the watchdog's. */
+/*
+ * Reads the work of a rank. A root that computes may do so in any of its
+ * threads but the watchdog's.
+ */
 static void read_work(const struct pen__node_view *view,
                       const struct pen__root *root)
 {
@@ -259,9 +271,9 @@ static const char *warning_of(const struct pen__stall *stall)
 }
 
 /*
- * Nothing has moved only if no rank on the way to the root has, either: a rank
- * may wait long for another that goes through many ops, or have been given what
- * it waits for a moment ago.
+ * Judges the wait of this rank. Nothing has moved only if no rank on the way to
+ * the root has moved, either: a rank may wait long for another that executes
+ * many ops, or may have received its message a moment ago.
  */
 static void look_at_wait(struct pen_watchdog *watchdog)
 {
@@ -275,7 +287,7 @@ static void look_at_wait(struct pen_watchdog *watchdog)
         view.ranks[root.local_rank].entry.state == PEN_BOARD_ISLANDS) {
         pen__stall_reset(&watchdog->stall);
         watchdog->unsampled_ns = 0;
-        return; /* for as long as they like */
+        return; /* other islands may take as long as they need */
     }
     read_work(&view, &root);
     if (root.moved_ns != watchdog->stall.moved_ns)
@@ -337,7 +349,7 @@ static void bereave(struct pen_watchdog *watchdog, uint32_t dead)
     pen__report_death(&watchdog->reporter, dead);
 }
 
-/* What one rank of the node has seen all have. */
+/* Reacts to a rank that any watchdog of this node has marked as lost. */
 static void look_at_lost(struct pen_watchdog *watchdog)
 {
     const struct pen_board *board = watchdog->options.board;
@@ -366,7 +378,10 @@ static void look_at_ends(struct pen_watchdog *watchdog)
     }
 }
 
-/* Invariant 8. Without the kernel's leave the launcher may be faster. */
+/*
+ * Copies the socket of the next rank (invariant 8). Where the kernel does not
+ * allow it, the launcher may be faster.
+ */
 static void copy_socket(struct pen_watchdog *watchdog)
 {
     if (watchdog->next == NO_RANK)
@@ -384,7 +399,7 @@ static void close_socket(struct pen_watchdog *watchdog)
     watchdog->socket = -1;
 }
 
-/* Invariant 7. Until the next look; ends at once when the next rank dies. */
+/* Sleeps until the next look, or until the next rank dies (invariant 7). */
 static void await_next(struct pen_watchdog *watchdog)
 {
     struct pen_board *board = watchdog->options.board;
@@ -422,7 +437,10 @@ static void look(struct pen_watchdog *watchdog)
         look_at_next(watchdog, passed_ns);
 }
 
-/* Nothing that happens in MPI_Init reaches the main thread. */
+/*
+ * Returns how long the main thread is given: no time in MPI_Init, where nothing
+ * reaches it.
+ */
 static int64_t main_ns(const struct pen_watchdog *watchdog)
 {
     const struct pen_board *board = watchdog->options.board;
@@ -431,7 +449,10 @@ static int64_t main_ns(const struct pen_watchdog *watchdog)
     return watchdog->loss == HANGING ? HANG_MAIN_NS : DEATH_MAIN_NS;
 }
 
-/* Invariant 5. Returns when the main thread goes on without the others. */
+/*
+ * Ends the process, unless the main thread continues without the others
+ * (invariant 5).
+ */
 static void await_main(struct pen_watchdog *watchdog)
 {
     struct pollfd wake = {.fd = watchdog->wake, .events = POLLIN};
@@ -481,8 +502,8 @@ void pen_watchdog_set_schedule(struct pen_watchdog *watchdog,
 /* ---- beginning and end ---- */
 
 /*
- * A process number may be given out again: this is the rank's own if the rank
- * still lives after its process was opened.
+ * Opens a process. Its number may have been given out again: it is the rank's
+ * own if the rank is still alive after the process was opened.
  */
 static int open_process(const struct pen_board *board, uint32_t local_rank)
 {
@@ -515,7 +536,7 @@ static void close_processes(struct pen_watchdog *watchdog)
     close_socket(watchdog);
 }
 
-/* Signals are for the main thread. */
+/* The main thread takes the signals. */
 static int start_thread(struct pen_watchdog *watchdog)
 {
     sigset_t all;
@@ -539,7 +560,7 @@ static void release(struct pen_watchdog *watchdog)
     free(watchdog);
 }
 
-/* Everything that the thread will need. */
+/* Allocates all that the thread will need. */
 static pen_status allocate(struct pen_watchdog *watchdog, uint32_t count)
 {
     struct pen__reporter *reporter = &watchdog->reporter;
@@ -600,7 +621,10 @@ static void wake(const struct pen_watchdog *watchdog)
     (void)written;
 }
 
-/* The thread has reported, or will do so at its next look, and ends all. */
+/*
+ * The thread has reported, or will do so at its next look, and ends the
+ * process.
+ */
 _Noreturn void pen_watchdog_leave(struct pen_watchdog *watchdog)
 {
     atomic_store(&watchdog->is_leaving, true);

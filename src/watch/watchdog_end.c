@@ -13,13 +13,13 @@
 #define NS_PER_SEC INT64_C(1000000000)
 #define PAUSE_NS (NS_PER_SEC / 500)
 
-/* For the other ranks to report; a loaded machine needs some of it. */
+/* Time for the other ranks to report; a loaded machine needs some of it. */
 #define GRACE_NS (3 * NS_PER_SEC)
 
-/* For the rank that reports a death, while it lives. */
+/* Time for the rank that reports a death, while it is alive. */
 #define TELLER_NS (3 * NS_PER_SEC)
 
-/* For the launcher to learn of a death before it learns of other ends. */
+/* Time for the launcher to learn of a death before it learns of other ends. */
 #define COLLECT_NS (2 * NS_PER_SEC)
 
 #define WARNING_SEC 60
@@ -33,7 +33,7 @@ static void pause_a_little(void)
 static void write_line(const struct pen_text *line)
 {
     ssize_t written = write(STDERR_FILENO, line->bytes, line->length);
-    (void)written; /* there is no other place to say it */
+    (void)written; /* A failed write cannot be reported anywhere else. */
 }
 
 struct pen__node_view pen__report_view(struct pen__reporter *reporter)
@@ -52,7 +52,7 @@ struct pen__node_view pen__report_view(struct pen__reporter *reporter)
         rank->entry = pen_board_read(board, i);
         rank->process = pen__process_read(rank->entry.pid);
         rank->work = (struct pen__process_work){.is_known = false};
-        /* In another container it has another number. */
+        /* In another container the rank has another process number. */
         if (rank->process.state == 0 && pen_board_is_alive(board, i))
             rank->process.state = '?';
     }
@@ -111,10 +111,11 @@ static void await_told(const struct pen_board *board, uint32_t count,
 }
 
 /*
- * A rank that is stopped wakes up and leaves, too: with its own exit code. Not
- * one in MPI_Init under mpirun of Open MPI, though: it would go on to connect
- * to the launcher, which waits for ever when that connection breaks. There the
- * launcher ends it, after it has the exit codes of the others.
+ * Returns whether to wake a stopped rank, which then leaves with its own exit
+ * code. A rank in MPI_Init under mpirun of Open MPI must stay stopped: it would
+ * proceed to connect to the launcher, which waits for ever when that connection
+ * breaks. There the launcher ends it, after it has the exit codes of the
+ * others.
  */
 static bool is_to_wake(const struct pen__rank_view *rank)
 {
@@ -132,13 +133,16 @@ static void wake_stopped(struct pen_board *board,
             kill(view->ranks[i].entry.pid, SIGCONT);
 }
 
-/* The first to mark one is right: the others see what follows from it. */
+/* The first mark stays: later ranks see its consequences. */
 static void mark_lost(struct pen_board *board, uint32_t rank)
 {
     pen_board_claim(board, PEN_BOARD_LOST, rank + 1);
 }
 
-/* Nobody is lost before all have reported: waits that end change the board. */
+/*
+ * Marks the root as lost only after all have reported: waits that end change
+ * the board.
+ */
 void pen__report_hang(struct pen__reporter *reporter)
 {
     struct pen_board *board = reporter->board;
@@ -166,7 +170,7 @@ _Noreturn void pen__leave_hang(struct pen__reporter *reporter)
     uint32_t num_all =
         count_ranks(&view, can_tell) + count_ranks(&view, is_to_wake);
     await_told(board, num_all, GRACE_NS);
-    /* Those of other nodes cannot be seen, only given time. */
+    /* The reports of other nodes cannot be seen, only given time. */
     if (!view.is_whole_job)
         await_told(board, UINT32_MAX, NS_PER_SEC / 2);
     pen__leave_together(board, PEN_EXIT_HANG);
@@ -180,7 +184,10 @@ _Noreturn void pen__leave_after_hang(struct pen__reporter *reporter)
 
 /* ---- a death ---- */
 
-/* It has ended because of another rank, of which it has said so itself. */
+/*
+ * Returns whether the rank has ended because of another rank, and has reported
+ * that itself.
+ */
 static bool has_told_itself(const struct pen__process *process)
 {
     return process->has_status && WIFEXITED(process->status) &&
@@ -209,7 +216,7 @@ static void tell_death(struct pen__reporter *reporter, uint32_t dead)
     pen_board_claim(board, PEN_BOARD_DEATH_TOLD, 1);
 }
 
-/* The rank that reports may die before it has: then another one does. */
+/* If the rank that reports dies before it has done so, another one reports. */
 void pen__report_death(struct pen__reporter *reporter, uint32_t dead)
 {
     struct pen_board *board = reporter->board;
@@ -227,9 +234,9 @@ void pen__report_death(struct pen__reporter *reporter, uint32_t dead)
 }
 
 /*
- * Launchers that wait for their processes make the first bad end that they
- * learn of the exit code of the job. Until the dead rank is collected, its
- * number stays in /proc; after that it was the first.
+ * Waits until the launcher has collected the dead rank. Launchers that wait for
+ * their processes take the first bad end that they see as the exit code of the
+ * job. Until the dead rank is collected, its number stays in /proc.
  */
 static void await_collected(int pid)
 {
@@ -239,8 +246,8 @@ static void await_collected(int pid)
 }
 
 /*
- * So that the death of a rank has one exit code. MPICH's launcher looks at
- * sockets, and learns of nothing before this process has ended; then it kills
+ * Makes sure that the death of a rank has one exit code. MPICH's launcher looks
+ * at sockets, and notices nothing before this process has ended; then it kills
  * all ranks, some of which have ended by themselves, and makes a code of all
  * these ends. They are all the same if each rank is killed.
  */

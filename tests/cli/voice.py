@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Finds words that a reader has to read twice, in every text that a user sees.
+"""Finds words that a reader has to read twice, in every text that a user sees, and in comments.
 
-voice.py ROOT OPTIONS: the string literals of ROOT/src, README.md, the man pages, and the table of
-options that tests/cli/support.bash makes. Prints each place with the rule that it breaks.
+voice.py ROOT OPTIONS: the string literals of ROOT/src, README.md, the man pages, the table of
+options that tests/cli/support.bash makes, and the comments of the folders in COMMENTED.
+voice.py --comments FOLDER...: the comments of all C files in these folders.
+Prints each place with the rule that it breaks.
 """
 import pathlib
 import re
@@ -20,7 +22,14 @@ WORDS = {
     "comes before, is": r"\bstands?\b(?! for\b)",
     "is not a": r"(?<!there )\bis no (?!(longer|more|such)\b)",
 }
+# Comments speak of processes and ranks; only users and readers are people.
+COMMENT_WORDS = WORDS | {
+    "a process or rank is no person": r"(?<!users )(?<!user )(?<!readers )\b(who|he|his|him)\b",
+}
+# Folders of src whose comments keep the rules; the aim is all of them.
+COMMENTED = ("watch",)
 STATEMENT = re.compile(r"(?:^|[.:;] |\*\* )((?:What|Who|Whom|Of|Those|Such|So)\b[^.?!:]*[.?!:]?)")
+COMMENT_STATEMENT = re.compile(STATEMENT.pattern.replace("|So)", "|So|None)"))
 # Literals with words of a format or of another program, and names in examples.
 PROSE = re.compile(r"[a-z]{2,} [a-z]{2,}")
 TOKEN = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'|\s+|\w+|.", re.S)
@@ -37,6 +46,17 @@ def literals(source):
         elif not token.isspace() and text is not None:
             yield start, text
             text = None
+        line += token.count("\n")
+
+
+def comments(source):
+    """Pairs of line and text of block comments."""
+    line = 1
+    for match in TOKEN.finditer(source):
+        token = match.group()
+        if token.startswith("/*"):
+            lines = (re.sub(r"^\s*\* ?", "", one) for one in token[2:-2].split("\n"))
+            yield line, " ".join(" ".join(lines).split())
         line += token.count("\n")
 
 
@@ -66,7 +86,37 @@ def broken(text):
             yield "name the subject"
 
 
+def broken_in_comment(text):
+    """The rules that a comment breaks; what it quotes is an output, or a name."""
+    text = re.sub(r'"[^"]*"', '""', text)
+    for rule, pattern in COMMENT_WORDS.items():
+        if re.search(pattern, text, re.I):
+            yield rule
+    for sentence in COMMENT_STATEMENT.findall(text):
+        if not sentence.endswith("?"):
+            yield "name the subject"
+
+
+def unclear_comments(folder):
+    """Prints the comments of a folder that break rules; their number, and that of all comments."""
+    found = total = 0
+    for path in sorted(folder.glob("**/*")):
+        if path.suffix not in (".c", ".h", ".cc"):
+            continue
+        for line, text in comments(path.read_text(encoding="utf-8")):
+            total += 1
+            for rule in broken_in_comment(text):
+                print(f"{path}:{line}: {rule}: {text[:160]}")
+                found += 1
+    return found, total
+
+
 def main():
+    if sys.argv[1] == "--comments":
+        counts = [unclear_comments(pathlib.Path(folder)) for folder in sys.argv[2:]]
+        found, total = sum(count[0] for count in counts), sum(count[1] for count in counts)
+        print(f"{total} comments, {found} unclear")
+        sys.exit(found > 0)
     root, options = pathlib.Path(sys.argv[1]), sys.argv[2]
     found = 0
     texts = []
@@ -83,6 +133,12 @@ def main():
     for path, line, text in texts:
         for rule in broken(text):
             print(f"{path}:{line}: {rule}: {text[:160]}")
+            found += 1
+    for folder in COMMENTED:
+        unclear, total = unclear_comments(root / "src" / folder)
+        found += unclear
+        if total == 0:
+            print(f"{root}/src/{folder} has no comments")
             found += 1
     print(f"{len(texts)} texts, {found} unclear")
     sys.exit(found > 0 or len(texts) < 2000)
