@@ -5,30 +5,33 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define TICK_NS 1 /* what clocks round away is no waiting */
+#define TICK_NS 1 /* clocks round by less than this; it is not waiting */
 
-/* Seconds on the way, here and undisturbed. */
+/*
+ * One cause of lost time: seconds on the chain, in the disturbed run and in the
+ * undisturbed one.
+ */
 struct cause {
     enum pen_blame_kind kind;
     uint32_t rank;
     uint32_t to;
     double sec;
     double plain_sec;
-    double message_sec; /* LINK: a message undisturbed; NAN: not known yet */
+    double message_sec; /* LINK: of an undisturbed message; NAN: unknown */
 };
 
 struct walk {
     struct pen__blame_run disturbed;
     struct pen__blame_run plain;
     uint32_t *const *waited_for; /* or NULL */
-    uint32_t slowest_sums;       /* rank, or UINT32_MAX: not known */
+    uint32_t slowest_sums;       /* rank, or UINT32_MAX: unknown */
     struct cause *causes;
     size_t num_causes;
     size_t room;
     struct pen_blame_op *chain; /* last first */
     uint64_t num_chain;
     uint64_t chain_room;
-    bool has_failed; /* there was no memory */
+    bool has_failed; /* memory ran out */
 };
 
 static double to_sec(int64_t ns)
@@ -70,7 +73,7 @@ static void add_cause(struct walk *walk, enum pen_blame_kind kind,
     cause->plain_sec += plain_sec;
 }
 
-/* The same op of the same rank and step in the run undisturbed. */
+/* Returns the same op of the same rank and step in the undisturbed run. */
 static struct pen__moment plain_of(const struct walk *walk,
                                    struct pen__moment moment)
 {
@@ -88,8 +91,9 @@ static bool has_waited(const struct pen__blame_run *run,
 }
 
 /*
- * Those that sum a part are told by the first of them. A step waits for the
- * sums of all parts, of which the slowest is meant.
+ * Returns the first rank of the row whose sums this op waited for: it names all
+ * ranks that sum this part of the model. A STEP waits for the sums of all
+ * parts, so the row of the slowest is returned.
  */
 static uint32_t sums_rank(const struct walk *walk, struct pen__moment moment)
 {
@@ -138,7 +142,10 @@ static void add_sums(struct walk *walk, struct pen__moment moment)
     add_cause(walk, PEN_BLAME_SUMS, sums_rank(walk, moment), sec, plain_sec);
 }
 
-/* From the send until the op could go on; NAN when it is nobody's message. */
+/*
+ * Returns the time from the send until the op was ready; NAN when no rank sent
+ * it.
+ */
 static double message_sec(const struct pen__blame_run *run,
                           struct pen__moment to, uint32_t from)
 {
@@ -149,8 +156,9 @@ static double message_sec(const struct pen__blame_run *run,
 }
 
 /*
- * How long a message takes undisturbed: an op that did not wait for it says
- * only that it was there, so it is the shortest of all of this link.
+ * Returns how long a message takes undisturbed: the shortest of all on this
+ * link, since an op that did not wait for its message shows only that the
+ * message had arrived.
  */
 static double shortest_message_sec(const struct pen__blame_run *run,
                                    uint32_t from, uint32_t to)
@@ -198,7 +206,10 @@ static uint32_t waited_for(const struct walk *walk, struct pen__moment moment)
                : walk->waited_for[moment.rank][moment.event];
 }
 
-/* What an op that waited for a message, or for room, was waiting for. */
+/*
+ * Steps to the op on which an op that waited for a message, or for room,
+ * depended.
+ */
 static struct pen__moment
 step_to_other(struct walk *walk, struct pen__moment moment, bool *is_send)
 {
@@ -244,7 +255,10 @@ static struct pen__moment find_end(const struct pen__blame_run *run)
     return end;
 }
 
-/* Every step goes back in time, or stays at one instant. */
+/*
+ * Walks back along the chain. Every step goes back in time, or stays at one
+ * instant.
+ */
 static pen_status walk_back(struct walk *walk)
 {
     const struct pen_trace *trace = walk->disturbed.trace;
@@ -283,7 +297,10 @@ static double excess_at(const struct walk *walk, uint32_t rank)
     return sec;
 }
 
-/* A rank may have slow links to all others. */
+/*
+ * Chooses the rank at one end of most slow links: a rank may have slow links to
+ * all others.
+ */
 static void choose_end(const struct walk *walk, double all_sec,
                        struct pen_blame *blame)
 {

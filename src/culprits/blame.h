@@ -6,12 +6,12 @@
 #include "schedule/schedule.h"
 
 /*
- * What a disturbed run was waiting for, beside the same run undisturbed. With
- * traces of both it is found on the way that decided how long the run took:
- * from the op that ends last back to the first, each of which waited for
- * nothing but the one before. What is longer on that way than it was
- * undisturbed is why the run is longer. Without traces the seconds of the
- * ranks have to do.
+ * Blame: why a disturbed run took longer than the same run undisturbed. With
+ * traces of both, the cause is found on the chain of ops that decided how long
+ * the run took: from the op that ends last back to the first, where each op
+ * waited only for the one before it. Whatever takes longer on that chain than
+ * it did undisturbed is the cause. Without traces, the seconds of the ranks are
+ * compared.
  */
 
 /* Where the seconds of a rank went, all steps together. */
@@ -19,36 +19,37 @@ struct pen_rank_seconds {
     double busy_sec;     /* operations and the optimizer */
     double pipeline_sec; /* waiting for a neighbour in the pipeline */
     double sums_sec;     /* waiting for sums of gradients and for weights */
-    double all_sec;      /* waiting for all, to know the norm */
+    double all_sec;      /* waiting for all ranks, to know the norm */
     double inside_sec;   /* in messages inside layers, waiting included */
     uint32_t
         longest_for; /* the neighbour it waited for longest, or UINT32_MAX */
     double longest_sec;
 };
 
-/* A run, as it is compared with another; all borrowed. */
+/* The figures of a run that are compared with another run's; all borrowed. */
 struct pen_run_figures {
     const double *step_sec; /* of each step */
     uint32_t num_steps;
-    const struct pen_rank_seconds *ranks; /* NULL: nobody knows */
+    const struct pen_rank_seconds *ranks; /* NULL: unknown */
     uint32_t num_ranks;
-    uint32_t tensor_ranks; /* that are a group, of neighbours; 0: one */
-    bool sends_inside; /* between ranks that compute a layer together: a trace
-                          does not say whose seconds these are, and is not
-                          looked at */
+    uint32_t tensor_ranks; /* neighbouring ranks that form a tensor group;
+                              0: one */
+    bool sends_inside; /* ranks that compute a layer together exchange
+                          messages: their traces are not read, since a trace
+                          does not show whose seconds these are */
     const struct pen_trace *trace; /* likewise */
-    uint32_t *const *waited_for;   /* as the trace: whom each event waited for,
-                                      or UINT32_MAX */
+    uint32_t *const *waited_for; /* per rank and event of the trace: the rank it
+                                    waited for, or UINT32_MAX */
 };
 
 enum pen_blame_kind {
     PEN_BLAME_NOBODY, /* the steps are not longer */
     PEN_BLAME_RANK,   /* its ops take longer */
     PEN_BLAME_LINK,   /* messages from one rank to another take longer */
-    PEN_BLAME_SUMS    /* sums take longer when everybody has come */
+    PEN_BLAME_SUMS    /* sums take longer after all ranks have come */
 };
 
-/* One op of that way. */
+/* One op of the chain. */
 struct pen_blame_op {
     uint32_t rank;
     uint64_t event; /* of the rank's trace */
@@ -56,25 +57,24 @@ struct pen_blame_op {
 
 struct pen_blame {
     enum pen_blame_kind kind; /* of the largest cause */
-    uint32_t rank;            /* LINK: that sends; SUMS: one that sums */
-    uint32_t to;              /* LINK: that receives */
-    double longer_sec;        /* a step is, on average */
-    double seconds;           /* of these, of the largest cause */
-    double share;             /* of all causes, 0 to 1 */
-    double factor;            /* by which it takes as long as undisturbed; 0: it
-                                 took nothing */
-    uint32_t num_alike;       /* causes of this kind, with the largest */
-    double alike_share;       /* of all of them together */
-    uint32_t end;             /* LINK: the rank at one end of most of them */
-    double end_share;         /* of those */
-    struct pen_mesh mesh;     /* of the ranks */
+    uint32_t rank;            /* LINK: the sender; SUMS: one that sums */
+    uint32_t to;              /* LINK: the receiver */
+    double longer_sec;        /* by which a step is longer, on average */
+    double seconds;           /* the part of it due to the largest cause */
+    double share;         /* of the largest cause among all causes, 0 to 1 */
+    double factor;        /* ratio to the undisturbed time; 0: that was 0 */
+    uint32_t num_alike;   /* causes of this kind, including the largest */
+    double alike_share;   /* of all of them together */
+    uint32_t end;         /* LINK: the rank at one end of most slow links */
+    double end_share;     /* share of these links */
+    struct pen_mesh mesh; /* of the ranks */
     struct pen_blame_op *chain; /* in time order; NULL without traces */
     uint64_t num_chain;
 };
 
 /*
- * `schedule` is the one that both ran. PEN_NOMEM is the only failure. On
- * success release with pen_blame_release().
+ * Finds the blame. `schedule` is the one that both runs executed. PEN_NOMEM is
+ * the only failure. On success release with pen_blame_release().
  */
 pen_status pen_blame_find(const struct pen_run_figures *disturbed,
                           const struct pen_run_figures *plain,
@@ -82,7 +82,7 @@ pen_status pen_blame_find(const struct pen_run_figures *disturbed,
                           struct pen_blame *out);
 void pen_blame_release(struct pen_blame *blame);
 
-/* The same in a sentence or two, with a newline behind. */
+/* Adds the blame in one or two sentences that end with a newline. */
 void pen_blame_tell(const struct pen_run_figures *disturbed,
                     const struct pen_run_figures *plain,
                     const struct pen_schedule *schedule, struct pen_text *out);

@@ -6,12 +6,18 @@
 /* A step that is longer by less than this share of it is not longer. */
 #define PEN__NOT_LONGER 1e-3
 
-/* From the seconds of the ranks alone; blame->longer_sec is known. */
+/*
+ * Finds the blame from the seconds of the ranks alone; blame->longer_sec is
+ * known.
+ */
 void pen__blame_ranks(const struct pen_run_figures *disturbed,
                       const struct pen_run_figures *plain,
                       struct pen_blame *blame);
 
-/* The rank that waits most longer than undisturbed for sums, and how much. */
+/*
+ * Returns the rank whose wait for sums grew most over the undisturbed run, and
+ * by how much.
+ */
 uint32_t pen__slowest_sums(const struct pen_run_figures *disturbed,
                            const struct pen_run_figures *plain,
                            double *most_sec);

@@ -1,9 +1,9 @@
-/* Who is to blame, from where the seconds of the ranks went. */
+/* Finds the blame from the seconds of the ranks alone. */
 #include "culprits/blame_internal.h"
 
 #include <math.h>
 
-#define LEAST_SHARE 0.05 /* what explains less is none of the causes */
+#define LEAST_SHARE 0.05 /* a smaller share is not called a cause */
 
 static void put(struct pen_blame *blame, enum pen_blame_kind kind,
                 uint32_t rank, double share)
@@ -16,7 +16,7 @@ static void put(struct pen_blame *blame, enum pen_blame_kind kind,
     blame->alike_share = blame->share;
 }
 
-/* The rank whose ops take most longer than undisturbed. */
+/* Blames the rank whose ops grew most over the undisturbed run. */
 static bool blame_busy(const struct pen_run_figures *disturbed,
                        const struct pen_run_figures *plain, double longer_sec,
                        struct pen_blame *blame)
@@ -40,8 +40,9 @@ static bool blame_busy(const struct pen_run_figures *disturbed,
 }
 
 /*
- * Waiting spreads from neighbour to neighbour: goes on to whom each waited for
- * longest, until that one does not wait longer itself or waits for this one.
+ * Returns where a wait begins. Waiting spreads from neighbour to neighbour, so
+ * this follows the rank that each waited for longest, until one does not wait
+ * longer itself or waits for this one.
  */
 static uint32_t root_of(const struct pen_run_figures *disturbed,
                         const struct pen_run_figures *plain, uint32_t rank)
@@ -58,7 +59,7 @@ static uint32_t root_of(const struct pen_run_figures *disturbed,
     return rank;
 }
 
-/* The rank that waits most longer than undisturbed for a neighbour. */
+/* Blames the link of the rank whose wait for a neighbour grew most. */
 static bool blame_link(const struct pen_run_figures *disturbed,
                        const struct pen_run_figures *plain, double longer_sec,
                        struct pen_blame *blame)
@@ -109,8 +110,9 @@ static void blame_sums(const struct pen_run_figures *disturbed,
 }
 
 /*
- * Who computes longer makes others wait, and who waits longer for a neighbour
- * comes late to sums; not the other way round.
+ * The order of these checks matters: a rank that computes longer makes others
+ * wait, and a rank that waits longer for a neighbour comes late to sums; the
+ * reverse does not happen.
  */
 void pen__blame_ranks(const struct pen_run_figures *disturbed,
                       const struct pen_run_figures *plain,

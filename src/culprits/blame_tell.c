@@ -3,7 +3,7 @@
 
 #include <ctype.h>
 
-/* "rank 17 (row 1 of pipeline 2)" */
+/* Adds "rank 17 (row 1 of pipeline 2)". */
 static void add_rank(const struct pen_blame *blame, uint32_t rank,
                      struct pen_text *out)
 {
@@ -29,7 +29,7 @@ static const char *const nouns[] = {[PEN_BLAME_RANK] = "ranks that compute",
                                         "links on which messages take",
                                     [PEN_BLAME_SUMS] = "rows whose sums take"};
 
-/* What takes longer, with its verb. */
+/* Adds the cause, with its verb. */
 static void add_cause(const struct pen_blame *blame, struct pen_text *out)
 {
     if (blame->kind == PEN_BLAME_RANK) {

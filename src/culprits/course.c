@@ -126,7 +126,9 @@ static int64_t aligned_ns(const struct pen_rank_trace *trace, int64_t ns)
     return ns + trace->head.clock_offset_ns;
 }
 
-/* The first work of the step: everything is told from there. */
+/*
+ * Returns when the first work of the step began: all times are relative to it.
+ */
 static int64_t find_start_ns(const struct pen_trace *trace,
                              const struct pen_schedule *schedule, uint32_t step)
 {

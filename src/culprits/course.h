@@ -45,7 +45,7 @@ struct pen__step {
 };
 
 /*
- * The whole steps of a trace by number; at least one, or it is refused. Free
+ * Finds the whole steps of a trace by number; refuses a trace without any. Free
  * them with free().
  */
 pen_status pen__steps_find(const struct pen_trace *trace,
@@ -53,13 +53,16 @@ pen_status pen__steps_find(const struct pen_trace *trace,
                            struct pen__step **out, size_t *count,
                            struct pen_text *why);
 
-/* The step that has the (lower) median of their seconds; orders them by it. */
+/*
+ * Returns the step that has the (lower) median of their seconds; sorts them by
+ * it.
+ */
 uint32_t pen__steps_median(struct pen__step *steps, size_t count);
 
 /*
- * An op without an event took no time behind the one before it. Waiting before
- * the first work of the step belongs to the step before. Release the result
- * with pen__course_release().
+ * Makes the course of one step from a trace. An op without an event took no
+ * time after the one before it. Waiting before the first work of the step
+ * belongs to the step before. Release the result with pen__course_release().
  */
 pen_status pen__course_measure(struct pen__course *course,
                                const struct pen_trace *trace,
@@ -67,7 +70,10 @@ pen_status pen__course_measure(struct pen__course *course,
                                const struct pen_schedule *schedule,
                                uint32_t step, struct pen_text *why);
 
-/* One replica, which stands for all. The timing must have its ops. */
+/*
+ * Makes the course that was predicted, with one replica that represents all.
+ * The timing must have its ops.
+ */
 pen_status pen__course_predict(struct pen__course *course,
                                const struct pen_timing *timing,
                                const struct pen_schedule *schedule,
@@ -93,12 +99,15 @@ static inline uint32_t pen__row_of_line(const struct pen__course *course,
     return pen_mesh_row(&mesh, line);
 }
 
-/* Ops of the rank's own processor: compute ops and optimizer steps. */
+/*
+ * Returns whether the op occupies the rank's own processor: compute ops and
+ * optimizer steps.
+ */
 bool pen__is_work(unsigned kind);
 
 /*
- * A replica's part of the course as a timing, for pictures. Its path is empty.
- * Free the result with pen_timing_free().
+ * Makes a timing of one replica's part of the course, for pictures. Its path is
+ * empty. Free the result with pen_timing_free().
  */
 pen_status pen__course_timing(const struct pen__course *course,
                               uint32_t replica, struct pen_timing **out,

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define ALIKE 0.03 /* ratios nearer to 1 are noise */
+#define ALIKE 0.03 /* ratios closer to 1 are noise */
 #define DIFFERENT 0.05
 #define LATE 0.02 /* of the step; less explains nothing */
 
@@ -55,7 +55,10 @@ static void sum_lines(struct pen__findings *findings,
     }
 }
 
-/* The median of what the ranks take more: what is common to all of them. */
+/*
+ * Chooses the scale: the median of the ratios of all ranks, which is common to
+ * all of them.
+ */
 static pen_status choose_scale(struct pen__findings *findings,
                                struct pen__case *matter)
 {
@@ -96,7 +99,7 @@ uint32_t pen__largest_root(const struct pen__blame *blame, bool by_excess)
     return best;
 }
 
-/* Whom the line waits for itself, whatever that one does. */
+/* Finds the line that this line waits for directly, whatever that one does. */
 static void find_waits_for(struct pen__line_facts *facts,
                            const struct pen__case *matter, uint32_t line,
                            double *waits_sec)
@@ -121,7 +124,7 @@ static void find_waits_for(struct pen__line_facts *facts,
     }
 }
 
-/* The largest root, if all of them together are worth to be told. */
+/* Chooses the largest root, if all roots together are worth reporting. */
 static void choose_root(struct pen__line_facts *facts,
                         const struct pen__blame *blame, bool by_excess,
                         double all_sec, double least_sec)
@@ -135,7 +138,7 @@ static void choose_root(struct pen__line_facts *facts,
         all_sec;
 }
 
-/* What holds the line up in the time that it waits. */
+/* Finds what holds the line up while it waits. */
 static void find_root_of_waiting(struct pen__findings *findings,
                                  const struct pen__case *matter, uint32_t line,
                                  struct pen__blame *blame)
@@ -154,9 +157,9 @@ static void find_root_of_waiting(struct pen__findings *findings,
 }
 
 /*
- * What makes the line end later than predicted. Lateness travels: the ops in
- * which a rank waits longer may come long after the cause, so it is looked for
- * on the chain that leads to the line's end.
+ * Finds the reason why the line ends later than predicted. Lateness travels:
+ * the ops in which a rank waits longer may come long after the cause, so the
+ * search follows the chain that leads to the line's end.
  */
 static void find_root_of_lateness(struct pen__findings *findings,
                                   const struct pen__case *matter, uint32_t line,
@@ -259,7 +262,7 @@ static void find_slow_of(struct pen__findings *findings, uint32_t line,
     }
 }
 
-/* To the nanosecond, for sums of equal numbers differ by less. */
+/* Compares by whole nanoseconds, since sums of equal numbers differ by less. */
 static int by_excess_down(const void *a, const void *b)
 {
     const struct pen__slow_ops *x = a;

@@ -21,8 +21,8 @@ struct pen__line_facts {
     uint32_t waits_for; /* line that it waits for longest, or PEN__NOBODY */
     double waits_for_sec;
     /*
-     * What makes it end later than predicted or, without a prediction, what
-     * it waits for in the end; and its share among all that does.
+     * The root that makes the line end later than predicted or, without a
+     * prediction, the root of its waiting; and its share among all roots.
      */
     uint32_t root; /* or PEN__NOBODY */
     double root_share;
@@ -49,17 +49,17 @@ struct pen__late_link {
 struct pen__findings {
     struct pen__line_facts *lines;
     uint32_t num_lines;
-    double scale; /* by which all ranks alike are slower; 1: they are not */
+    double scale; /* by which all ranks alike are slower; 1: not at all */
     struct pen__blame chain_blame; /* of the chain that decided the step */
     /*
-     * Of the waiting of all lines together: `sec` of the waiting itself,
-     * `excess_sec` of what it is longer than predicted.
+     * The waiting of all lines together: `sec` is the waiting itself,
+     * `excess_sec` the part of it that exceeds the prediction.
      */
     struct pen__blame wait_blame;
     struct pen__chain chain;
     struct pen__slow_ops *slow; /* by excess, the largest first */
     size_t num_slow;
-    struct pen__late_link *late; /* by what all are late, likewise */
+    struct pen__late_link *late; /* by lateness, the largest first */
     size_t num_late;
 };
 
@@ -68,7 +68,7 @@ pen_status pen__findings_init(struct pen__findings *findings,
                               struct pen__case *matter);
 void pen__findings_release(struct pen__findings *findings);
 
-/* Fills in the links of which messages came late. */
+/* Adds the links whose messages came late. */
 pen_status pen__find_late(struct pen__findings *findings,
                           const struct pen__case *matter);
 

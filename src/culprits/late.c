@@ -1,14 +1,14 @@
 /*
- * Messages that came later than predicted. When a message came is known only
- * if somebody waited for it: then it came when that op was ready. If it was due
- * before that op began to wait, only the waiting counts.
+ * Finds messages that came later than predicted. The arrival of a message is
+ * known only if an op waited for it: it came when that op was ready. If it was
+ * due before that op began to wait, only the waiting counts.
  */
 #include "culprits/findings.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define LATE 0.01 /* of the step, all messages of a link together */
+#define LATE 0.01 /* of the step, for all messages of a link together */
 
 struct message {
     uint32_t link;

@@ -106,7 +106,7 @@ struct pen__moment pen__find_event(const struct pen__blame_run *run,
     return (struct pen__moment){rank, run->events[rank][place]};
 }
 
-/* The stage that an op gets its bytes from; receives only post. */
+/* Returns the stage from which an op gets its bytes; receives only post. */
 static uint32_t source_stage(const struct pen_shape *shape,
                              const struct pen_op *op)
 {
@@ -134,7 +134,10 @@ struct pen__moment pen__find_sender(const struct pen__blame_run *run,
                            position);
 }
 
-/* Ops of one part of the model are summed; steps know the norm of all. */
+/*
+ * Returns whether an op belongs to the same synchronisation: sums are of one
+ * part of the model, steps know the norm of all parts.
+ */
 static bool goes_with(const struct pen_shape *shape, const struct pen_op *op,
                       const struct pen_op *other)
 {
@@ -144,7 +147,7 @@ static bool goes_with(const struct pen_shape *shape, const struct pen_op *op,
                 pen_shape_part_of_stage(shape, other->stage));
 }
 
-/* The latest of the ranks that have this row. */
+/* Returns the latest of the ranks that have this row. */
 static struct pen__moment later_of_row(const struct pen__blame_run *run,
                                        struct pen__moment of, uint32_t row,
                                        uint32_t position,

@@ -5,7 +5,7 @@
 #include "core/trace.h"
 #include "schedule/schedule.h"
 
-/* Where things are in the trace of a run. */
+/* Finds events in the trace of a run. */
 
 #define PEN__NO_EVENT UINT64_MAX
 
@@ -51,17 +51,20 @@ struct pen__moment pen__find_sender(const struct pen__blame_run *run,
                                     struct pen__moment to);
 
 /*
- * Of those that synchronise with this SYNC or STEP, itself included, the one
- * that came last before it was ready.
+ * Returns the op that came last before this SYNC or STEP was ready, of all ops
+ * that synchronise with it, itself included.
  */
 struct pen__moment pen__find_last(const struct pen__blame_run *run,
                                   struct pen__moment of);
 
-/* What a rank had done last at this time, on the clock of all. */
+/*
+ * Returns the last op that a rank had begun at this time, on the clock of all
+ * ranks.
+ */
 struct pen__moment pen__find_before(const struct pen__blame_run *run,
                                     uint32_t rank, int64_t at_ns);
 
-/* On the clock of all ranks. */
+/* Returns the time on the clock of all ranks. */
 int64_t pen__begin_ns(const struct pen__blame_run *run,
                       struct pen__moment moment);
 int64_t pen__ready_ns(const struct pen__blame_run *run,

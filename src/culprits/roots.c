@@ -58,7 +58,7 @@ double pen__expected_sec(const struct pen__case *matter, uint32_t line,
     return pen__is_work(kind) ? sec * matter->scale : sec;
 }
 
-/* As long as the wire takes alone. */
+/* Returns how long the wire alone takes. */
 static double wire_sec(const struct pen__case *matter, uint32_t link)
 {
     struct pen__link ends = pen__link_at(matter->measured, link);
@@ -79,7 +79,7 @@ double pen__expected_transit_sec(const struct pen__case *matter, uint32_t line,
     struct pen__source source =
         pen__source_of(matter->sources, matter->predicted, row, position);
     double sec = wire_sec(matter, link);
-    /* It may have been predicted to queue behind others. */
+    /* The message may have been predicted to queue for the link. */
     bool has_waited = span->ready_sec > span->begin_sec;
     return has_waited ? fmax(sec, span->ready_sec - source.at_sec) : sec;
 }
@@ -91,7 +91,10 @@ static unsigned kind_at(const struct pen__case *matter, uint32_t line,
     return matter->measured->schedule->rows[row].ops[position].kind;
 }
 
-/* Where the time goes that an op works; sends and the like: between ops. */
+/*
+ * Returns the root of the time that an op works; sends and the like count as
+ * time between ops.
+ */
 static enum pen__root_kind root_of_work(unsigned kind)
 {
     if (pen__is_work(kind))
@@ -99,7 +102,10 @@ static enum pen__root_kind root_of_work(unsigned kind)
     return kind == PEN_OP_SYNC_GRAD ? PEN__ROOT_SYNC : PEN__ROOT_BETWEEN;
 }
 
-/* Where the time goes that an op waits for nobody. */
+/*
+ * Returns the root of the time that an op waits without depending on another
+ * rank.
+ */
 static enum pen__root_kind root_of_own_wait(unsigned kind)
 {
     return kind == PEN_OP_SYNC_GRAD || kind == PEN_OP_STEP ? PEN__ROOT_SYNC
@@ -112,7 +118,10 @@ static uint32_t row_length(const struct pen__case *matter, uint32_t line)
     return matter->measured->schedule->rows[row].count;
 }
 
-/* First op of the line that ends behind this time; the count: none. */
+/*
+ * Returns the first op of the line that ends after this time, or the count of
+ * its ops.
+ */
 static uint32_t first_behind(const struct pen__case *matter, uint32_t line,
                              double at_sec)
 {
@@ -144,7 +153,7 @@ static double overlap(const struct stretch *stretch, double from_sec,
 static void blame_line(struct pen__blame *blame, const struct pen__case *matter,
                        uint32_t line, struct stretch stretch, uint32_t depth);
 
-/* The part of the stretch in which this op waited. */
+/* Blames the part of the stretch in which this op waited. */
 static void blame_waiting(struct pen__blame *blame,
                           const struct pen__case *matter, uint32_t line,
                           uint32_t position, struct stretch stretch,
@@ -174,8 +183,9 @@ static void blame_waiting(struct pen__blame *blame,
 }
 
 /*
- * What the line did in the stretch. Nobody waits for himself in a run that
- * came to its end, but clocks may say so: then the search stops.
+ * Adds the line's work and waits in the stretch to the roots. No rank waits for
+ * itself in a run that ended, but clocks may seem to show it: then the search
+ * stops.
  */
 static void blame_line(struct pen__blame *blame, const struct pen__case *matter,
                        uint32_t line, struct stretch stretch, uint32_t depth)
@@ -212,11 +222,11 @@ void pen__blame_wait(struct pen__blame *blame, const struct pen__case *matter,
         blame_waiting(blame, matter, line, position, stretch, 0);
 }
 
-/* The chain goes on at the op before this place of the line. */
+/* The place where the chain continues: at the op before it on the line. */
 struct place {
     uint32_t line;
     uint32_t end;  /* position + 1 of the op */
-    double at_sec; /* what lies between its end and this is between ops */
+    double at_sec; /* time from the end of that op counts as between ops */
 };
 
 uint32_t pen__last_line(const struct pen__course *course)
@@ -246,7 +256,9 @@ static void add_work(struct pen__blame *blame, const struct pen__case *matter,
         isnan(expected_sec) ? 0 : sec - expected_sec);
 }
 
-/* Seconds that a synchronisation should take, when it is waited for. */
+/*
+ * Returns the seconds that a synchronisation should take if an op waits for it.
+ */
 static double expected_sync_sec(const struct pen__case *matter, uint32_t line,
                                 uint32_t position)
 {
@@ -259,9 +271,10 @@ static double expected_sync_sec(const struct pen__case *matter, uint32_t line,
 }
 
 /*
- * The op waited for a message. If that was due only after the op began, its
- * sender decided; else the op would have gone at once, and what it waited is
- * the message's lateness, however long ago it was sent.
+ * Blames the message that the op waited for. If the message was due only after
+ * the op began, its sender decided and the chain continues there. Otherwise the
+ * op would have started at once, and its wait is the message's lateness,
+ * however long ago it was sent.
  */
 static struct place blame_message(struct pen__blame *blame,
                                   const struct pen__case *matter,
@@ -282,7 +295,10 @@ static struct place blame_message(struct pen__blame *blame,
     return (struct place){source->line, source->position + 1, source->at_sec};
 }
 
-/* What let this op go, and where the chain goes on. */
+/*
+ * Blames the event that let this op start, and returns where the chain
+ * continues.
+ */
 static struct place blame_cause(struct pen__blame *blame,
                                 const struct pen__case *matter, uint32_t line,
                                 uint32_t position)
@@ -340,7 +356,10 @@ void pen__blame_chain(struct pen__blame *blame, const struct pen__case *matter,
     const struct pen__course *course = matter->measured;
     struct place place = {line, row_length(matter, line), 0};
     chain->count = 0;
-    /* Clocks that disagree may lead in a circle: it ends with the room. */
+    /*
+     * Clocks that disagree may lead in a circle, which ends when the room is
+     * used up.
+     */
     while (place.end > 0 && chain->count < chain->capacity) {
         uint32_t position = place.end - 1;
         const struct pen__span *span = &course->spans[place.line][position];

@@ -4,12 +4,12 @@
 #include "culprits/sources.h"
 
 /*
- * What time was lost to. Somebody who waits is held up by what the one that
- * it waits for does in the same time; if that one waits too, by whom that
- * one waits for; and so on to a root, which is one of
+ * The roots of lost time. A rank that waits is held up by whatever the rank
+ * that it waits for does in the same time; if that rank waits as well, by the
+ * next one, and so on to a root, which is one of
  *
  *   a rank that works               a message that is on its way
- *   a rank between two of its ops   a synchronisation that everybody came to
+ *   a rank between two of its ops   a synchronisation that all ranks came to
  */
 enum pen__root_kind {
     PEN__ROOT_WORK,
@@ -20,10 +20,10 @@ enum pen__root_kind {
 
 struct pen__root {
     double sec;
-    double excess_sec; /* more than predicted; of chains alone */
+    double excess_sec; /* over the prediction; chains alone */
 };
 
-/* What is compared with what; everything borrowed. */
+/* The two courses that are compared; everything is borrowed. */
 struct pen__case {
     const struct pen__sources *sources;
     const struct pen__course *measured;
@@ -45,10 +45,10 @@ void pen__blame_release(struct pen__blame *blame);
 
 enum pen__root_kind pen__root_kind_of(const struct pen__blame *blame,
                                       uint32_t root);
-/* The line, or the link. */
+/* Returns the line, or the link. */
 uint32_t pen__root_index(const struct pen__blame *blame, uint32_t root);
 
-/* Adds what this op waited for, from begin to ready, to the roots. */
+/* Adds the time that this op waited, from begin to ready, to the roots. */
 void pen__blame_wait(struct pen__blame *blame, const struct pen__case *matter,
                      uint32_t line, uint32_t position);
 
@@ -64,10 +64,10 @@ struct pen__chain {
     uint64_t capacity;
 };
 
-/* The line whose last op ends last of all. */
+/* Returns the line whose last op ends last of all. */
 uint32_t pen__last_line(const struct pen__course *course);
 
-/* Room for any chain; free chain->ops with free(). */
+/* Makes room for any chain; free chain->ops with free(). */
 pen_status pen__chain_init(struct pen__chain *chain,
                            const struct pen__course *course);
 
@@ -79,11 +79,17 @@ pen_status pen__chain_init(struct pen__chain *chain,
 void pen__blame_chain(struct pen__blame *blame, const struct pen__case *matter,
                       uint32_t line, struct pen__chain *chain);
 
-/* Seconds that the op should have worked; NAN when nothing was predicted. */
+/*
+ * Returns the seconds that the op should have worked; NAN when nothing was
+ * predicted.
+ */
 double pen__expected_sec(const struct pen__case *matter, uint32_t line,
                          uint32_t position);
 
-/* Seconds that the message should take that this op waits for; NAN likewise. */
+/*
+ * Returns the seconds that the message for which this op waits should take; NAN
+ * when nothing was predicted.
+ */
 double pen__expected_transit_sec(const struct pen__case *matter, uint32_t line,
                                  uint32_t position, uint32_t link);
 

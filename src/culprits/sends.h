@@ -4,13 +4,13 @@
 #include "schedule/schedule.h"
 
 /*
- * Where in its row each message of a schedule is sent: positions by direction,
- * stage that sends, micro-batch and slice (pen_message_cell). NULL when memory
- * runs out; end with free().
+ * Finds where in its row each message of a schedule is sent: positions by
+ * direction, stage that sends, micro-batch and slice (pen_message_cell).
+ * Returns NULL when memory runs out; end with free().
  */
 uint32_t *pen__sends_find(const struct pen_schedule *schedule);
 
-/* The place of a message that nobody sends. */
+/* The place of a message that no rank sends. */
 #define PEN__NO_SEND UINT32_MAX
 
 #endif

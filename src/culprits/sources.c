@@ -5,7 +5,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The stage behind (act) or before (grad) in the way of the bytes. */
+/*
+ * Returns the next stage on the way of the bytes: later for activations,
+ * earlier for gradients.
+ */
 static uint32_t receiver_of(const struct pen_shape *shape, uint32_t stage,
                             enum pen_direction direction)
 {
@@ -32,7 +35,7 @@ static bool has_same_ends(const struct pen_shape *shape, uint32_t a, uint32_t b,
            pen_shape_rank_of(shape, to_a) == pen_shape_rank_of(shape, to_b);
 }
 
-/* Of the stages of its rank the first that sends to the same rank. */
+/* Returns the first stage of the same rank that sends to the same rank. */
 static uint32_t first_with_same_ends(const struct pen_shape *shape,
                                      uint32_t stage,
                                      enum pen_direction direction)
@@ -128,7 +131,9 @@ static uint32_t replica_of(const struct pen__course *course, uint32_t line)
     return pen_mesh_replica(&mesh, line);
 }
 
-/* The line of the rank that has this stage, in the replica of the line. */
+/*
+ * Returns the line of the rank that has this stage, in the replica of the line.
+ */
 static uint32_t line_with(const struct pen__course *course, uint32_t line,
                           uint32_t stage)
 {
@@ -206,7 +211,7 @@ static struct pen__source window_of(const struct pen__course *course,
                                 .line = line_with(course, line, stage)};
 }
 
-/* How many SYNC of the stage stand before this place of the row. */
+/* Counts the SYNC ops of the stage that come before this place of the row. */
 static uint32_t count_syncs(const struct pen_row *row, uint32_t end,
                             uint32_t stage)
 {
@@ -217,8 +222,7 @@ static uint32_t count_syncs(const struct pen_row *row, uint32_t end,
     return count;
 }
 
-/* The place of SYNC number `number` of the stage; PEN__NO_SEND: there is none.
- */
+/* Returns the place of the stage's SYNC of this number, or PEN__NO_SEND. */
 static uint32_t find_sync(const struct pen_row *row, uint32_t number,
                           uint32_t stage)
 {
@@ -230,7 +234,7 @@ static uint32_t find_sync(const struct pen_row *row, uint32_t number,
     return PEN__NO_SEND;
 }
 
-/* Who came last, of all that hold the same layers. */
+/* Returns the last to come of all lines that hold the same layers. */
 static struct pen__source group_of(const struct pen__course *course,
                                    uint32_t line, uint32_t position)
 {
@@ -259,7 +263,7 @@ static struct pen__source group_of(const struct pen__course *course,
     return last.at_sec < 0 || last.line == line ? nobody : last;
 }
 
-/* The place of STEP number `number` of a row; PEN__NO_SEND: there is none. */
+/* Returns the place of the row's STEP of this number, or PEN__NO_SEND. */
 static uint32_t find_step(const struct pen__sources *sources, uint32_t row,
                           uint32_t number)
 {
@@ -268,7 +272,10 @@ static uint32_t find_step(const struct pen__sources *sources, uint32_t row,
                                              : PEN__NO_SEND;
 }
 
-/* Who came last to the STEP of this number while this one waited in its. */
+/*
+ * Returns the last line to come to the STEP of this number while this line
+ * waited in its own.
+ */
 static struct pen__source step_of(const struct pen__sources *sources,
                                   const struct pen__course *course,
                                   uint32_t line, uint32_t position)
@@ -297,7 +304,10 @@ static struct pen__source step_of(const struct pen__sources *sources,
     return last.line == line ? group_of(course, line, position) : last;
 }
 
-/* Messages that ops of this row, up to an end, take from the other. */
+/*
+ * Counts the messages that ops of this row, up to `end`, take from the other
+ * rank.
+ */
 static uint32_t count_taken(const struct pen__course *course, uint32_t line,
                             uint32_t from_row, enum pen_direction direction,
                             double before_sec)
@@ -319,7 +329,7 @@ static uint32_t count_taken(const struct pen__course *course, uint32_t line,
     return count;
 }
 
-/* Messages that the row sends on this channel before this place. */
+/* Counts the messages that the row sends on this channel before this place. */
 static uint32_t count_sent(const struct pen_schedule *schedule,
                            const struct pen_row *row, uint32_t end,
                            uint32_t to_row, enum pen_direction direction)
@@ -337,8 +347,8 @@ static uint32_t count_sent(const struct pen_schedule *schedule,
 }
 
 /*
- * An op that gets no message waits for room for the one it makes, if the
- * receiver has not come to as many as may be outstanding.
+ * Finds the receiver that an op without an incoming message waits for: it needs
+ * room for its own message while as many as allowed are outstanding.
  */
 static struct pen__source room_of(const struct pen__course *course,
                                   uint32_t line, uint32_t position)

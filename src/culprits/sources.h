@@ -4,7 +4,7 @@
 #include "culprits/course.h"
 
 /*
- * For whom an op waits, from the schedule:
+ * The rank that an op waits for, by the schedule:
  *
  *   compute, receive   the send of its activation or gradient; an op that
  *                      gets none, for the receiver of its own, as below
@@ -14,7 +14,7 @@
  *                      a norm is of all gradients
  */
 enum pen__source_kind {
-    PEN__SOURCE_NONE, /* for nobody: it reads data, or is late on its own */
+    PEN__SOURCE_NONE, /* no rank: it reads data, or is late by itself */
     PEN__SOURCE_MESSAGE,
     PEN__SOURCE_WINDOW,
     PEN__SOURCE_GROUP
@@ -23,18 +23,18 @@ enum pen__source_kind {
 struct pen__source {
     enum pen__source_kind kind;
     uint32_t line;
-    uint32_t position; /* of the send, or of the other's SYNC */
-    double at_sec;     /* when it was sent, or the last one came */
-    uint32_t link;     /* of a message; see pen__link_at() */
+    uint32_t position; /* of the send, or of the other rank's SYNC */
+    double at_sec;     /* when it was sent, or the last rank came */
+    uint32_t link;     /* of a message, by pen__link_at() */
 };
 
-/* Where the sends and the steps of a schedule are. */
+/* The places of the sends and the steps of a schedule. */
 struct pen__sources {
     const struct pen_schedule *schedule; /* borrowed */
     uint32_t *sent_at;    /* per direction, stage, micro-batch, slice */
     uint32_t *link_of;    /* per direction and stage that sends */
     uint32_t *steps;      /* places of the STEPs of all rows, row by row */
-    uint64_t *first_step; /* per row, and the count of all behind them */
+    uint64_t *first_step; /* per row, then the count of all */
 };
 
 /* The schedule must have passed the verifier. */
@@ -47,8 +47,8 @@ struct pen__source pen__source_of(const struct pen__sources *sources,
                                   uint32_t line, uint32_t position);
 
 /*
- * A synchronisation is not through before the last rank has come: until then
- * all others wait, also where an executor took it for work.
+ * Extends each synchronisation to when its last rank has come: until then all
+ * others wait, also where an executor counted it as work.
  */
 void pen__course_await_groups(struct pen__course *course);
 
