@@ -1,9 +1,9 @@
 /*
- * A coordinator of a ring. It serves while it has the store's lease. The lease
- * only keeps two coordinators from disturbing each other; the compare-and-swap
- * keeps the record right.
+ * A coordinator of a ring serves while it has the store's lease. The lease only
+ * keeps two coordinators from disturbing each other; the compare-and-swap keeps
+ * the record right.
  *
- *     STAND-BY ──lease──► reads the record ──► SERVES: listens, changes the
+ *     STANDBY ───lease──► reads the record ──► SERVES: listens, changes the
  *         ▲                                    membership, closes rounds
  *         └─────────lease lost, or not renewed in time─────────┘
  */

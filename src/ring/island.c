@@ -1,6 +1,6 @@
 /*
- * One island of a ring: its messages and its signs of life. What it does with
- * a new record is in island_record.c.
+ * One island of a ring: its messages and its signs of life. Its reaction to a
+ * new record is in island_record.c.
  */
 #include "ring/island.h"
 
@@ -66,7 +66,9 @@ static bool is_whole(const struct pen_ring_part *part)
     return part->fragments == all_fragments(&part->offer);
 }
 
-/* Whether the part belongs to the round after the state that is held. */
+/*
+ * Returns whether the part belongs to the round after the state that is held.
+ */
 static bool is_of(const struct pen_ring_part *part,
                   const struct pen_ring_kept *kept, uint64_t epoch)
 {
@@ -100,7 +102,7 @@ bool pen__island_can_sum(const struct pen_ring_island *island,
     return true;
 }
 
-/* Whether the message is of the round that is open here (A2). */
+/* Returns whether the message is of the round that is open here (A2). */
 static bool is_open(const struct pen_ring_island *island,
                     const struct pen_ring_message *message)
 {
@@ -166,7 +168,7 @@ static void give(struct pen_ring_island *island, uint64_t to,
     action->round = own->round;
 }
 
-/* The own contribution of the open round goes out. */
+/* Sends the island's own contribution to the open round. */
 static void offer(struct pen_ring_island *island,
                   struct pen_ring_actions *actions)
 {
@@ -200,7 +202,7 @@ void pen__island_begin_round(struct pen_ring_island *island,
     struct pen_ring_kept *kept = &island->kept;
     const struct pen_ring_part *own = &kept->parts[island->number];
     uint64_t cursor = kept->record.cursors[island->number];
-    /* A round that was broken is repeated with the same contribution. */
+    /* A broken round is repeated with the same contribution. */
     if (own->offer.num_fragments > 0 && own->round == kept->round + 1 &&
         own->offer.first == cursor) {
         const struct pen_ring_offer same = own->offer;
@@ -253,7 +255,7 @@ static void pull(struct pen_ring_island *island,
                          pen_ring_bit(message->from));
 }
 
-/* The state of the record, whole: its hash says so. */
+/* Takes a state if it is that of the record, whole, as its hash proves. */
 static void take_state(struct pen_ring_island *island,
                        const struct pen_ring_message *message,
                        struct pen_ring_actions *actions)
@@ -277,7 +279,7 @@ static void take_message(struct pen_ring_island *island,
                          struct pen_ring_actions *actions)
 {
     const struct pen_ring_message *message = event->message;
-    if (message->from >= PEN_RING_ISLANDS) { /* one that serves */
+    if (message->from >= PEN_RING_ISLANDS) { /* the sender is a coordinator */
         island->coordinator = message->from - PEN_RING_ISLANDS;
         island->heard_at = event->now;
     }
@@ -309,7 +311,7 @@ static void take_message(struct pen_ring_island *island,
 
 /* ---- signs of life */
 
-/* Asks one peer, by turns, for what is missing of its contribution. */
+/* Asks one peer, in turn, for missing parts of its contribution. */
 static void fetch(struct pen_ring_island *island,
                   struct pen_ring_actions *actions)
 {
@@ -328,7 +330,7 @@ static void fetch(struct pen_ring_island *island,
     message->set = is_begun ? ~part->fragments : UINT64_MAX;
 }
 
-/* Asks one island, by turns, for the state of the record. */
+/* Asks one island, in turn, for the state of the record. */
 static void ask_for_state(struct pen_ring_island *island,
                           struct pen_ring_actions *actions)
 {

@@ -7,16 +7,19 @@
 struct pen_ring_part {
     uint64_t epoch; /* that it was sent in */
     uint64_t round;
-    uint64_t fragments; /* those that are here */
+    uint64_t fragments; /* those that have arrived */
     struct pen_ring_offer offer;
 };
 
-/* What survives a restart: the driver copies it at every KEEP. */
+/*
+ * The part of an island that survives a restart: the driver copies it at every
+ * KEEP.
+ */
 struct pen_ring_kept {
     uint64_t incarnation;
     uint64_t revision;
     struct pen_ring_record record;
-    uint64_t round; /* of the state that it holds */
+    uint64_t round; /* round of the state that it holds */
     struct pen_ring_hash hash;
     struct pen_ring_part parts[PEN_RING_ISLANDS];
 };
@@ -34,20 +37,20 @@ struct pen_ring_island {
     uint32_t number;
     enum pen_ring_phase phase;
     bool is_leaving;
-    int64_t leaves_at; /* when it was told to */
+    int64_t leaves_at; /* when it received the order to leave; 0: not yet */
     struct pen_ring_kept kept;
     uint64_t proposed; /* contributors of the last proposal; 0: none */
     bool is_summed;
-    struct pen_ring_hash sum; /* of that proposal */
-    uint32_t coordinator;     /* that it talks to */
-    uint32_t source;          /* island that it pulls from */
+    struct pen_ring_hash sum; /* hash of that proposal's sum */
+    uint32_t coordinator;     /* the coordinator that it talks to */
+    uint32_t source;          /* the island that it pulls from */
     int64_t heard_at;         /* when that coordinator last answered */
-    int64_t beat_at;          /* next sign of life */
+    int64_t beat_at;          /* when to send the next sign of life */
 };
 
 /*
- * An island that starts (kept is NULL) or starts again. Incarnations of an
- * island must grow with each start.
+ * Starts an island (kept is NULL) or restarts it. Incarnations of an island
+ * must grow with each start.
  */
 void pen_ring_island_init(struct pen_ring_island *island,
                           const struct pen_ring_setting *setting,
@@ -58,7 +61,7 @@ void pen_ring_island_step(struct pen_ring_island *island,
                           const struct pen_ring_event *event,
                           struct pen_ring_actions *actions);
 
-/* Contributions of the open round that are here whole. */
+/* Returns the contributions of the open round that are here whole. */
 uint64_t pen_ring_island_whole(const struct pen_ring_island *island);
 
 /* ---- between the files of an island */
@@ -75,13 +78,19 @@ void pen__island_ack(struct pen_ring_island *island,
                      struct pen_ring_actions *actions);
 void pen__island_end(struct pen_ring_island *island,
                      struct pen_ring_actions *actions);
-/* Whether it holds the state of its record. */
+/* Returns whether the island holds the state of its record. */
 bool pen__island_is_current(const struct pen_ring_island *island);
 bool pen__island_is_member(const struct pen_ring_island *island);
-/* Whether all that this record's last round is summed from is here. */
+/*
+ * Returns whether all contributions to this record's last round are here, so
+ * that the island can sum them.
+ */
 bool pen__island_can_sum(const struct pen_ring_island *island,
                          const struct pen_ring_record *record, uint64_t epoch);
-/* A message to these nodes, with what every message of an island has. */
+/*
+ * Adds a message to these nodes, with the fields that every message of an
+ * island has.
+ */
 struct pen_ring_message *pen__island_send(const struct pen_ring_island *island,
                                           struct pen_ring_actions *actions,
                                           enum pen_ring_kind kind, uint64_t to);

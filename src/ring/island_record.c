@@ -1,4 +1,4 @@
-/* What an island does with a new record, and with the sum of a round. */
+/* The reaction of an island to a new record, and to the sum of a round. */
 #include "ring/island.h"
 
 void pen__island_end(struct pen_ring_island *island,
@@ -8,7 +8,7 @@ void pen__island_end(struct pen_ring_island *island,
     pen__ring_add(actions, PEN_RING_END);
 }
 
-/* Goes on as the record says, which it may hold the state of or not. */
+/* Continues as the record says, whether or not the island holds its state. */
 static void settle(struct pen_ring_island *island,
                    struct pen_ring_actions *actions)
 {
@@ -31,7 +31,7 @@ static void settle(struct pen_ring_island *island,
             pen__island_end(island, actions);
             return;
         }
-        island->kept.incarnation++; /* dropped: it asks again, as another */
+        island->kept.incarnation++; /* dropped: asks again as a new one */
         pen__ring_add(actions, PEN_RING_KEEP);
     }
     island->phase = PEN_RING_OUT;
@@ -57,7 +57,7 @@ void pen__island_adopt(struct pen_ring_island *island,
     settle(island, actions);
 }
 
-/* Acknowledged is kept: the parts survive a restart (A6). */
+/* Acknowledges a proposal, of which the parts survive a restart (A6). */
 void pen__island_ack(struct pen_ring_island *island,
                      struct pen_ring_actions *actions)
 {

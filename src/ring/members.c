@@ -19,9 +19,9 @@ static bool is_current(const struct pen_ring_coordinator *coordinator,
 }
 
 /*
- * Members that are here with the state. One that restarted counts before it is
- * admitted again: its state survived, and else two members of which one
- * restarts would wait for ever.
+ * Returns the members that are here with the state. A restarted member counts
+ * before it is admitted again: its state survived, and otherwise two members,
+ * one of which restarts, would wait for ever.
  */
 static uint64_t present(const struct pen_ring_coordinator *coordinator,
                         int64_t now)
@@ -46,7 +46,7 @@ static bool may_join(const struct pen_ring_coordinator *coordinator,
 
 enum change { EVICTED, LEFT, JOINED, DROPPED, NUM_CHANGES };
 
-/* Whether this is to change for the island. */
+/* Returns whether this change is due for the island. */
 static bool is_wanted(const struct pen_ring_coordinator *coordinator,
                       enum change change, uint32_t island, int64_t now)
 {
@@ -105,7 +105,7 @@ static bool try_to_change(struct pen_ring_coordinator *coordinator,
     return true;
 }
 
-/* The first change that is wanted and allowed. */
+/* Makes the first change that is wanted and allowed. */
 void pen__coordinator_members(struct pen_ring_coordinator *coordinator,
                               int64_t now, struct pen_ring_actions *actions)
 {

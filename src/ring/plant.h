@@ -2,9 +2,9 @@
 #define PEN_RING_PLANT_H
 
 /*
- * Bugs that tests plant on purpose, to see that the simulator finds them: it
- * and the agreement are compiled with PEN_PLANT set to one of these. Programs
- * that are installed never set it.
+ * Bugs that tests plant on purpose, to prove that the simulator finds them: the
+ * simulator and the agreement are compiled with PEN_PLANT set to one of these.
+ * Installed programs never set it.
  */
 #define PEN__PLANT_DOUBLE_COMMIT 1
 #define PEN__PLANT_STALE_EPOCH 2

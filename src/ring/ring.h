@@ -7,14 +7,14 @@
 struct pen_text;
 
 /*
- * The agreement of islands: who takes part (membership, by epochs) and which
- * rounds are committed. Everything that must be agreed is one record in a
- * store, changed by compare-and-swap on its revision. Coordinators keep nothing
- * else, so that any of them may serve after another.
+ * The agreement of islands on their membership (by epochs) and on which rounds
+ * are committed. Everything that must be agreed is one record in a store,
+ * changed by compare-and-swap on its revision. Coordinators keep nothing else,
+ * so that any of them can take over from another.
  *
  * Islands and coordinators are pure: step(state, event) -> actions. They have
- * no clock (events carry the time of their node), no sockets, no threads and
- * no allocation; what they want done is a list of actions for their driver.
+ * no clock (events carry the time of their node), no sockets, no threads and no
+ * allocation; they return a list of actions for their driver to carry out.
  *
  *     island        OUT ──admitted──► TRAINING ──trained──► OFFERED ─┐
  *                    ▲  ▲                ▲  ▲                        │
@@ -55,9 +55,9 @@ static inline bool pen_ring_has(uint64_t set, uint32_t index)
     return (set >> index & 1) != 0;
 }
 uint32_t pen_ring_count(uint64_t set);
-/* "0, 2", or "none". */
+/* Adds "0, 2", or "none". */
 void pen_ring_add_set(uint64_t set, struct pen_text *out);
-/* Whether `set` has more than half of `of`. */
+/* Returns whether `set` has more than half of `of`. */
 bool pen_ring_is_most(uint64_t set, uint64_t of);
 
 struct pen_ring_hash {
@@ -67,8 +67,8 @@ bool pen_ring_same_hash(const struct pen_ring_hash *a,
                         const struct pen_ring_hash *b);
 
 /*
- * What an island gives to a round: the change that it made from its batches
- * `first` to `last` (not included). It stays as it is within an epoch.
+ * The contribution of an island to a round: the change that it made from its
+ * batches `first` to `last` (not included). It stays the same within an epoch.
  */
 struct pen_ring_offer {
     uint64_t first;
@@ -80,24 +80,24 @@ struct pen_ring_offer {
 bool pen_ring_same_offer(const struct pen_ring_offer *a,
                          const struct pen_ring_offer *b);
 
-/* All that is agreed. */
+/* The record: everything that is agreed. */
 struct pen_ring_record {
     uint64_t epoch;
     uint64_t members;
-    uint64_t revoked;                        /* islands whose keys are gone */
+    uint64_t revoked; /* islands whose keys are revoked */
     uint64_t incarnations[PEN_RING_ISLANDS]; /* the newest admitted */
     uint64_t cursors[PEN_RING_ISLANDS];      /* batches committed */
     /* The last committed round. */
     uint64_t round;
-    uint64_t round_epoch; /* in which it was committed */
+    uint64_t round_epoch; /* the epoch in which it was committed */
     uint64_t contributors;
     struct pen_ring_offer offers[PEN_RING_ISLANDS]; /* of contributors */
     struct pen_ring_hash hash;                      /* of the state after it */
 };
 
-/* One patience; every other time comes from it. In nanoseconds. */
+/* All time limits, derived from the patience. In nanoseconds. */
 struct pen_ring_limits {
-    int64_t patience; /* a node that is silent for so long is taken as gone */
+    int64_t patience; /* a node that is silent for this long counts as gone */
     int64_t beat;     /* between signs of life, and before a repetition */
     int64_t grace_least;
     int64_t grace_most;
@@ -120,7 +120,7 @@ struct pen_ring_past {
 
 struct pen_ring_setting {
     struct pen_ring_limits limits;
-    struct pen_ring_past past; /* none: all rounds are new */
+    struct pen_ring_past past; /* no rounds: all rounds are new */
     uint32_t num_islands;
     uint32_t num_coordinators;
     uint32_t quorum; /* contributors, at least */
@@ -130,9 +130,9 @@ struct pen_ring_setting {
 
 enum pen_ring_kind {
     /* From an island to a coordinator. */
-    PEN_RING_JOIN,  /* held round and hash */
+    PEN_RING_JOIN,  /* with held round and hash */
     PEN_RING_BEAT,  /* the same, and the contributions that it has whole */
-    PEN_RING_OFFER, /* its contribution */
+    PEN_RING_OFFER, /* the island's contribution */
     PEN_RING_ACK,   /* contributors and the hash of their sum */
     PEN_RING_LEAVE,
     /* From a coordinator to islands. */
@@ -145,14 +145,14 @@ enum pen_ring_kind {
     PEN_RING_STATE
 };
 
-/* The transport proves the sender: `from` is what its key says. */
+/* A message. The transport proves the sender: `from` is the node of its key. */
 struct pen_ring_message {
     enum pen_ring_kind kind;
     uint32_t from;        /* node */
     uint64_t incarnation; /* of an island that sends */
-    uint64_t revision;    /* of the record that the sender knows */
+    uint64_t revision;    /* of the newest record that the sender knows */
     uint64_t epoch;       /* of that record */
-    uint64_t round;       /* held, or that the message is about */
+    uint64_t round;       /* held, or the round that the message is about */
     uint64_t set;         /* of islands, or of fragments */
     uint32_t fragment;
     struct pen_ring_hash hash;
@@ -190,11 +190,11 @@ struct pen_ring_event {
 
 enum pen_ring_action_kind {
     PEN_RING_SEND,  /* message, to every node of `to` */
-    PEN_RING_GIVE,  /* fragments `set` of the own offer, to `to` */
-    PEN_RING_KEEP,  /* what survives a restart is made durable, first */
+    PEN_RING_GIVE,  /* fragments `set` of the island's contribution, to `to` */
+    PEN_RING_KEEP,  /* what an island keeps must be durable before the rest */
     PEN_RING_TRAIN, /* for round, from the batch `first`; fold or discard */
     PEN_RING_SUM,   /* contributors `set` of round */
-    PEN_RING_END,   /* the process ends: it takes part no more */
+    PEN_RING_END,   /* the process ends: the island takes part no more */
     PEN_RING_READ,
     PEN_RING_SWAP, /* record, where the store has `revision` */
     PEN_RING_LEASE
@@ -218,7 +218,7 @@ struct pen_ring_actions {
     struct pen_ring_action list[PEN_RING_MOST_ACTIONS];
 };
 
-/* Adds an action; only its kind is set, and its message's kind is not. */
+/* Adds an action of this kind; its message's kind is not set yet. */
 struct pen_ring_action *pen__ring_add(struct pen_ring_actions *actions,
                                       enum pen_ring_action_kind kind);
 

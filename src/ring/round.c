@@ -1,8 +1,8 @@
 /*
- * The open round of a coordinator. It closes when enough contributions are
- * with more than half of the members and the grace window is over, or when no
- * more can come. A proposal that is not acknowledged in time is void; what it
- * was made of stays, and the next one is made of what is there then.
+ * The open round of a coordinator. It closes when enough contributions are with
+ * more than half of the members and the grace window is over, or when no more
+ * can come. A proposal that is not acknowledged in time is void; its
+ * contributions stay, and the next proposal is made of those present then.
  */
 #include "ring/coordinator.h"
 
@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-/* Whether a message is of the open round (A2). */
+/* Returns whether a message is of the open round (A2). */
 static bool is_open(const struct pen_ring_coordinator *coordinator,
                     const struct pen_ring_message *message)
 {
@@ -53,7 +53,7 @@ pen_ring_coordinator_past(const struct pen_ring_coordinator *coordinator)
     return round < past->count ? &past->rounds[round] : NULL;
 }
 
-/* Contributions that more than half of the members have whole. */
+/* Returns the contributions that more than half of the members have whole. */
 static uint64_t ready(const struct pen_ring_coordinator *coordinator)
 {
     const struct pen_ring_record *record = &coordinator->record;
@@ -145,8 +145,10 @@ static void commit(struct pen_ring_coordinator *coordinator, int64_t now,
     }
 }
 
-/* Opens a proposal of a round that was before, when all that were in it have
- * given what they gave then. */
+/*
+ * Proposes a round of the past again, once all its contributors have given the
+ * same contributions as then.
+ */
 static void try_to_repeat(struct pen_ring_coordinator *coordinator,
                           const struct pen_ring_record *past, uint64_t set,
                           int64_t now)
@@ -160,7 +162,7 @@ static void try_to_repeat(struct pen_ring_coordinator *coordinator,
         propose(coordinator, past->contributors, now);
 }
 
-/* Opens a proposal when quorum and grace allow. */
+/* Proposes the open round when quorum and grace allow. */
 static void try_to_close(struct pen_ring_coordinator *coordinator, int64_t now)
 {
     uint64_t set = ready(coordinator);

@@ -6,22 +6,22 @@
 #include "ring/ring.h"
 
 /*
- * Where the record lives. Revisions begin at 1, with a record without members,
- * and grow by one. When a call fails there was no answer, for the reason in
- * why: a swap may have been done all the same, and a later read tells.
+ * A store: it keeps the record. Revisions begin at 1, with a record without
+ * members, and grow by one. A call that fails had no answer, for the reason in
+ * why: a swap may have been done all the same, which a later read shows.
  */
 struct pen_ring_store {
     void *target; /* of the backend */
     pen_status (*read)(void *target, struct pen_ring_record *out,
                        uint64_t *revision, struct pen_text *why);
-    /* Writes it where the store still has that revision. */
+    /* Writes the record if the store still has that revision. */
     pen_status (*swap)(void *target, uint64_t revision,
                        const struct pen_ring_record *record, bool *is_done,
                        struct pen_text *why);
-    /* Whether there is a later revision than this one. */
+    /* Finds whether there is a later revision than this one. */
     pen_status (*watch)(void *target, uint64_t revision, bool *is_later,
                         struct pen_text *why);
-    /* Grants or renews the one lease, for a time of the store's clock. */
+    /* Grants or renews the one lease, for a duration on the store's clock. */
     pen_status (*lease)(void *target, uint32_t holder, int64_t duration,
                         bool *is_granted, struct pen_text *why);
     void (*close)(void *target);

@@ -1,4 +1,4 @@
-/* Keys, and questions to a coordinator: what ends after one answer. */
+/* Keys, and questions to a coordinator: commands that end after one answer. */
 #include "ring/net/commands.h"
 #include "ring/net/net.h"
 
@@ -92,7 +92,7 @@ static pen_status wait_for(struct question *question)
     return question->status;
 }
 
-/* Any coordinator with a key in the folder may answer. */
+/* Asks any coordinator that has a key in the folder. */
 static pen_status ask_over(const struct pen__net_options *options,
                            struct question *question)
 {

@@ -3,11 +3,14 @@
 
 #include "ring/net/wire.h"
 
-/* What `penstock ring` does with a network. Without OpenSSL each says so. */
+/*
+ * The commands of `penstock ring` that use a network. Without OpenSSL each
+ * refuses and says so.
+ */
 
 /*
- * Makes a key in a file that must not exist; the line of its public part, with
- * an address where that is not NULL, goes to `line`.
+ * Makes a key in a file that must not exist yet; the line of its public part,
+ * with an address where that is not NULL, goes to `line`.
  */
 pen_status pen_ring_make_key(const char *path, const char *address,
                              struct pen_text *line, struct pen_text *why);
@@ -17,7 +20,7 @@ struct pen_ring_coordinate_options {
     const char *key;    /* file */
     const char *keys;   /* folder */
     const char *store;
-    const char *replay; /* a journal of another run; NULL: none */
+    const char *replay; /* the journal of another run; NULL: none */
     uint32_t quorum;
     int64_t patience; /* in nanoseconds */
 };

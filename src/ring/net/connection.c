@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define STRANGER_ROOM 1024u /* bytes of each of its buffers */
-#define MOST_READS 16       /* in one turn, so that all have theirs */
+#define MOST_READS 16       /* in one turn, so that no connection starves */
 
 static void set_state(struct pen__connection *connection,
                       enum pen__connection_state state)
@@ -24,7 +24,7 @@ static bool is_stranger(const struct pen__connection *connection)
     return connection->state != PEN__UNUSED && connection->state != PEN__OPEN;
 }
 
-/* The oldest stranger makes room, of those that were not dialled (N3). */
+/* Makes room by ending the oldest stranger that was not dialled (N3). */
 static void make_room(struct pen__net *net)
 {
     struct pen__connection *oldest = NULL;
@@ -137,8 +137,8 @@ static void write_out(struct pen__net *net, struct pen__connection *connection)
 }
 
 /*
- * The sentence is out. Closing with input that was not read could destroy it
- * on its way, so the other end closes first, or is late.
+ * The sentence has been sent. Closing while input is unread could destroy it on
+ * its way, so this waits until the other end closes, or is late.
  */
 static void linger(struct pen__net *net, struct pen__connection *connection)
 {
@@ -168,7 +168,7 @@ void pen__connection_refuse(struct pen__net *net,
     write_out(net, connection);
 }
 
-/* ---- who it is */
+/* ---- identity of the other end */
 
 static void say_hello(struct pen__net *net, struct pen__connection *connection)
 {
@@ -180,7 +180,10 @@ static void say_hello(struct pen__net *net, struct pen__connection *connection)
     write_out(net, connection);
 }
 
-/* The handshake is done: the other end has the private part of this key. */
+/*
+ * Takes the key of the other end: the handshake has proved that it has the
+ * private part.
+ */
 static void identify(struct pen__net *net, struct pen__connection *connection)
 {
     uint8_t key[PEN__KEY_BYTES];
@@ -210,8 +213,10 @@ static void identify(struct pen__net *net, struct pen__connection *connection)
     pen_text_release(&words);
 }
 
-/* It has full buffers from here on (N2), and takes the place of an older
- * connection of the same node (N5). */
+/*
+ * Gives the connection full buffers (N2), and replaces an older connection of
+ * the same node (N5).
+ */
 static bool grow(struct pen__net *net, struct pen__connection *connection)
 {
     size_t out_room = net->options.most_queued;
@@ -279,7 +284,7 @@ static uint32_t kinds_of(const struct pen__net *net,
                      (connection->node >= PEN_RING_NODES ? ask : ~ask));
 }
 
-/* All frames that are whole. The connection may be gone afterwards. */
+/* Takes all frames that are whole. The connection may be gone afterwards. */
 static void take_frames(struct pen__net *net,
                         struct pen__connection *connection)
 {
@@ -363,7 +368,8 @@ static void connected(struct pen__net *net, struct pen__connection *connection)
     if (failed != 0)
         pen__connection_end(net, connection, strerror(failed));
     else
-        set_state(connection, PEN__SHAKING); /* its turn is the next one */
+        /* the handshake begins in the next turn */
+        set_state(connection, PEN__SHAKING);
 }
 
 static void shake(struct pen__net *net, struct pen__connection *connection)

@@ -21,11 +21,11 @@ struct pen__connection {
     uint32_t node; /* PEN__NET_ANY until its key is known */
     bool is_dialled;
     bool wants_write;
-    bool has_more;      /* was not read to the end */
-    int64_t began_at;   /* this state */
-    int64_t heard_at;   /* the last byte came */
-    int64_t frame_at;   /* the first byte of a frame that is not whole came */
-    int64_t written_at; /* output made progress, or was empty */
+    bool has_more;      /* not read to the end */
+    int64_t began_at;   /* when this state began */
+    int64_t heard_at;   /* when the last byte came */
+    int64_t frame_at;   /* when the first byte of an incomplete frame came */
+    int64_t written_at; /* when output made progress, or was empty */
     uint8_t *in;
     size_t in_length;
     size_t in_room;
@@ -45,19 +45,19 @@ struct pen__net {
     struct pen_text last_words;
 };
 
-/* A connection for this socket, which it takes; NULL when there is no room. */
+/* Adds a connection that takes this socket; NULL when there is no room. */
 struct pen__connection *pen__net_add(struct pen__net *net, int handle,
                                      bool is_dialled, const char *address);
 
-/* Goes on where the socket is ready. */
+/* Advances the connection as far as its socket is ready. */
 void pen__connection_advance(struct pen__net *net,
                              struct pen__connection *connection);
 
-/* Closes it; `words` say why. */
+/* Closes the connection; `words` say why. */
 void pen__connection_end(struct pen__net *net,
                          struct pen__connection *connection, const char *words);
 
-/* Says why, then closes. */
+/* Sends the other end the reason, then closes. */
 void pen__connection_refuse(struct pen__net *net,
                             struct pen__connection *connection,
                             const char *words);
@@ -65,7 +65,7 @@ void pen__connection_refuse(struct pen__net *net,
 bool pen__connection_queue(struct pen__connection *connection,
                            const struct pen__frame *frame);
 
-/* Sockets: these do not block, and die with a peer that is gone. */
+/* Opens sockets that do not block, and that end when their peer is gone. */
 int pen__socket_listen(const char *address, char told[PEN__ADDRESS_SIZE],
                        struct pen_text *why);
 int pen__socket_dial(const char *address, struct pen_text *why);

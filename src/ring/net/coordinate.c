@@ -31,14 +31,14 @@ struct run {
     struct pen__net *net;
     struct pen_ring_store store;
     struct pen_ring_coordinator coordinator;
-    bool has_config; /* that of the first island holds for all */
+    bool has_config; /* the first island's configuration holds for all */
     uint8_t config[PEN__WIRE_CONFIG];
-    /* What was told last. */
+    /* Reported last. */
     bool was_serving;
     bool is_store_silent;
     uint64_t told_revision;
     struct pen_ring_record told;
-    char words[PEN_RING_ISLANDS][TOLD_WORDS]; /* of the last loss */
+    char words[PEN_RING_ISLANDS][TOLD_WORDS]; /* of the last lost connection */
     /* The last sum of each island. */
     struct {
         uint64_t epoch, round, set;
@@ -54,7 +54,7 @@ static void stop(int signal_number)
     is_stopped = 1;
 }
 
-/* ---- what is told */
+/* ---- reports */
 
 static void tell_set(const char *words, uint64_t number, uint64_t set)
 {
@@ -65,7 +65,10 @@ static void tell_set(const char *words, uint64_t number, uint64_t set)
     pen_text_release(&text);
 }
 
-/* Equal contributions have one sum: another one is a fault of that island. */
+/*
+ * Reports an island whose sum of equal contributions differs: a fault of that
+ * island.
+ */
 static void tell_other_sum(struct run *run, uint32_t island)
 {
     const struct pen_ring_record *record = &run->coordinator.record;
@@ -161,7 +164,7 @@ static void tell_turned_away(struct run *run)
 
 static void step(struct run *run, struct pen_ring_event *event);
 
-/* An answer of the store, if there was one, is the next event. */
+/* Passes the answer of the store, if there was one, as the next event. */
 static void answer(struct run *run, pen_status status,
                    struct pen_ring_event *event, struct pen_text *why)
 {
@@ -211,7 +214,7 @@ static void send_to(struct run *run, const struct pen_ring_action *action)
             pen__net_send(run->net, i, &frame);
 }
 
-/* Those that were evicted are told, after the record that says so. */
+/* Refuses evicted islands, after the record that says so has been sent. */
 static void refuse_revoked(struct run *run)
 {
     for (uint32_t i = 0; i < run->setting.num_islands; i++)
@@ -264,7 +267,7 @@ static pen_status judge(void *context, uint32_t node,
     return PEN_INVALID;
 }
 
-/* The same loss is told once. */
+/* Reports a loss unless it is the same as the last one. */
 static void lost(void *context, uint32_t node, const char *words)
 {
     struct run *run = context;
@@ -340,7 +343,7 @@ static void take(void *context, uint32_t node, const struct pen__frame *frame)
 
 /* ---- beginning and end */
 
-/* Islands of the past are islands of now. */
+/* Reads a past run. Its islands must be those of this run. */
 static pen_status read_past(struct run *run, struct pen_text *why)
 {
     struct pen_ring_past *past = &run->setting.past;
@@ -407,7 +410,7 @@ static pen_status open_net(struct run *run, struct pen_text *why)
     return pen__net_create(&options, &run->net, why);
 }
 
-/* A round that is not what it was is not committed, and ends the replay. */
+/* Ends a replay at a round that differs from the past: it is not committed. */
 static pen_status check_replay(const struct run *run, struct pen_text *why)
 {
     const struct pen_ring_coordinator *now = &run->coordinator;

@@ -16,7 +16,10 @@ void pen__kept_write(const struct pen_ring_kept *kept,
     out->check = pen_crc32c(&out->kept, sizeof out->kept);
 }
 
-/* What the agreement counts on, and shifts by. */
+/*
+ * Returns whether the values that the agreement indexes and shifts by are
+ * within bounds.
+ */
 static bool is_possible(const struct pen_ring_kept *kept)
 {
     const struct pen_ring_record *record = &kept->record;

@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 /*
- * The file "kept" of an island: what survives its restart, as this build has
- * it in memory. A file of another build is as none: the island then pulls the
- * state from another one.
+ * The file "kept" of an island: the part of it that survives a restart, as this
+ * build has it in memory. A file of another build counts as missing: the island
+ * then pulls the state from another one.
  */
 struct pen__kept_file {
     uint64_t magic;
@@ -20,7 +20,10 @@ struct pen__kept_file {
 void pen__kept_write(const struct pen_ring_kept *kept,
                      struct pen__kept_file *out);
 
-/* False: these bytes are not such a file, were changed, or are impossible. */
+/*
+ * Reads such a file. False: these bytes are of another kind, were changed, or
+ * are impossible.
+ */
 bool pen__kept_read(const void *bytes, size_t length,
                     struct pen_ring_kept *out);
 

@@ -100,7 +100,7 @@ void pen__ring_public_print(const struct pen__ring_peer *peer,
 
 /* ---- the folder */
 
-/* The node that a file of this name is for; -1 where it is none. */
+/* Returns the node that a file of this name is for, or -1. */
 static int node_of(const char *name, const char *prefix, uint32_t first,
                    uint32_t count)
 {

@@ -8,10 +8,10 @@
 #include <stddef.h>
 
 /*
- * Who is who in a ring. A node is known by its public key alone; no authority
- * signs anything. All nodes have the same folder of public keys:
+ * The identities of a ring's nodes. A node is known by its public key alone; no
+ * authority signs anything. All nodes have the same folder of public keys:
  *
- *     island-0-amsterdam.pub   island 0; what follows the number is for people
+ *     island-0-amsterdam.pub   island 0; the rest of the name is for readers
  *     coordinator-0.pub
  *     operator-jane.pub        may ask for the status, and evict
  *
@@ -32,7 +32,7 @@ struct pen__ring_keys {
     struct pen__ring_peer peers[PEN_RING_NODES + PEN__OPERATORS];
 };
 
-/* One line as above; a pen_file_parser of a struct pen__ring_peer. */
+/* Parses one such line; a pen_file_parser of a struct pen__ring_peer. */
 pen_status pen__ring_public_parse(void *out, const char *bytes, size_t length,
                                   struct pen_text *why);
 void pen__ring_public_print(const struct pen__ring_peer *peer,
@@ -41,17 +41,25 @@ void pen__ring_public_print(const struct pen__ring_peer *peer,
 pen_status pen__ring_keys_read(const char *folder, struct pen__ring_keys *out,
                                struct pen_text *why);
 
-/* Its node; from PEN_RING_NODES on an operator; -1: the key is unknown. */
+/*
+ * Returns the node of a key; from PEN_RING_NODES on an operator; -1: the key is
+ * unknown.
+ */
 int pen__ring_keys_find(const struct pen__ring_keys *keys,
                         const uint8_t key[PEN__KEY_BYTES]);
 
-/* "island 3", "coordinator 0", "an operator". */
+/* Adds "island 3", "coordinator 0" or "an operator". */
 void pen__ring_add_node(uint32_t node, struct pen_text *out);
 
-/* Islands are numbered from 0 to the last one that has a key. */
+/*
+ * Returns the number of islands: they are numbered from 0 to the last that has
+ * a key.
+ */
 uint32_t pen__ring_keys_islands(const struct pen__ring_keys *keys);
 
-/* HOST:PORT or [HOST]:PORT; the host may be empty. False: it is neither. */
+/*
+ * Splits HOST:PORT or [HOST]:PORT; the host may be empty. False: it is neither.
+ */
 bool pen__ring_split_address(const char *address, char host[PEN__ADDRESS_SIZE],
                              char port[6]);
 

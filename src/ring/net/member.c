@@ -14,7 +14,7 @@ static void step(struct pen_ring_member *member, struct pen_ring_event *event);
 
 /* ---- actions */
 
-/* What is on its way already is not asked for again. */
+/* Returns whether the wanted bytes are on their way already. */
 static bool is_coming(const struct pen_ring_member *member, uint32_t node)
 {
     return member->incoming[node].bytes.bytes != NULL &&
@@ -29,7 +29,10 @@ static void send_to(struct pen_ring_member *member,
     enum pen_ring_kind kind = action->message.kind;
     uint64_t to = action->to;
     frame.as.message = action->message;
-    /* Whoever sends a state already hears that more of it is wanted. */
+    /*
+     * An island that is sending a state already is the one to ask for more of
+     * it.
+     */
     int source =
         kind == PEN_RING_PULL ? pen__member_source(member, pen_clock_ns()) : -1;
     if (source >= 0) {
@@ -83,7 +86,7 @@ static void train(struct pen_ring_member *member,
                           action->first);
 }
 
-/* Whether `next` is the sum of these already. */
+/* Returns whether `next` is the sum of these already. */
 static bool is_summed(const struct pen_ring_member *member,
                       const struct pen_ring_action *action)
 {
@@ -131,7 +134,9 @@ static pen_status add_up(struct pen_ring_member *member,
     return status;
 }
 
-/* Equal contributions have one sum, which the record has. */
+/*
+ * Reports an island whose sum of equal contributions differs from the record.
+ */
 static void tell_other_sum(const struct pen_ring_member *member,
                            const struct pen_ring_action *action)
 {
@@ -162,7 +167,10 @@ static void sum(struct pen_ring_member *member,
                                           .hash = member->next_hash});
 }
 
-/* Nothing goes out that could say more than is kept. */
+/*
+ * Carries out the actions. A message goes out only after the state that it
+ * depends on is on disk.
+ */
 static void carry_out(struct pen_ring_member *member,
                       const struct pen_ring_action *action)
 {
@@ -187,12 +195,14 @@ static void carry_out(struct pen_ring_member *member,
     case PEN_RING_END:
         member->has_ended = true;
         break;
-    default: /* those of coordinators */
+    default: /* actions of coordinators */
         break;
     }
 }
 
-/* A fragment that the island took; false: its contribution is wrong. */
+/*
+ * Hands over a fragment that the island took; false: its contribution is wrong.
+ */
 static bool receive(struct pen_ring_member *member,
                     const struct pen_ring_message *message, uint64_t before)
 {
@@ -250,7 +260,7 @@ static pen_status judge(void *context, uint32_t node,
     return PEN_INVALID;
 }
 
-/* The same words are told once. */
+/* Reports a loss unless the words are the same as the last ones. */
 static void lost(void *context, uint32_t node, const char *words)
 {
     struct pen_ring_member *member = context;
@@ -268,7 +278,7 @@ static void lost(void *context, uint32_t node, const char *words)
     pen_text_release(&text);
 }
 
-/* The state of the record, which has come. */
+/* Takes the state of the record, which has come. */
 static void take_state(struct pen_ring_member *member, uint32_t from)
 {
     const struct pen_ring_record *record = &member->island.kept.record;
@@ -313,7 +323,10 @@ static void has_room(void *context, uint32_t node)
         pen__member_pump(context, node);
 }
 
-/* Of two islands the one with the lower number connects. */
+/*
+ * Connects to nodes with higher numbers: of two islands the one with the lower
+ * number connects.
+ */
 static void dial(struct pen_ring_member *member, int64_t now)
 {
     uint32_t self = member->island.number;
@@ -335,7 +348,7 @@ static void dial(struct pen_ring_member *member, int64_t now)
 
 /* ---- for the program */
 
-/* Another address of the one coordinator than its file has. */
+/* Sets the address of the one coordinator, in place of the one in its file. */
 static pen_status set_address(struct pen_ring_member *member,
                               struct pen_text *why)
 {
@@ -393,7 +406,10 @@ static pen_status prepare(struct pen_ring_member *member, struct pen_text *why)
     return PEN_OK;
 }
 
-/* Islands of another patience are of another configuration. */
+/*
+ * Makes the hash of the configuration. It contains the patience, so islands of
+ * another patience do not match.
+ */
 static pen_status make_config(struct pen_ring_member *member)
 {
     uint8_t bytes[PEN__WIRE_CONFIG + sizeof member->options.patience];
@@ -406,7 +422,7 @@ static pen_status make_config(struct pen_ring_member *member)
     return status;
 }
 
-/* Incarnations grow even where the folder was lost. */
+/* Starts with a new incarnation, which grows even where the folder was lost. */
 static void start(struct pen_ring_member *member)
 {
     struct pen_ring_kept kept;

@@ -1,7 +1,7 @@
 /*
- * What an island keeps: the bytes of contributions that are whole, the
- * committed state, and last the file "kept", which says what of these counts.
- * Contributions and states are found whole by their hashes.
+ * The files of an island: the bytes of whole contributions, the committed
+ * state, and last the file "kept", which says which of these count. Hashes
+ * prove that contributions and states are whole.
  */
 #include "ring/net/kept.h"
 #include "ring/net/member_parts.h"
@@ -21,7 +21,10 @@ static void path_of(const struct pen_ring_member *member, const char *name,
     pen_text_add(out, "%s/%s-%" PRIu64, member->options.folder, name, number);
 }
 
-/* Two files each, which take turns: the round before stays readable. */
+/*
+ * Names one of two files that take turns, so that the round before stays
+ * readable.
+ */
 static uint64_t part_file(uint32_t island, uint64_t round)
 {
     return (uint64_t)2 * island + round % 2;
@@ -47,7 +50,7 @@ static pen_status keep_parts(struct pen_ring_member *member,
     return status;
 }
 
-/* A state that has become the committed one takes its place. */
+/* Moves a state that has become the committed one into place. */
 static void promote(struct pen_ring_member *member)
 {
     const struct pen_ring_kept *kept = &member->island.kept;
@@ -112,7 +115,7 @@ static void tell_damaged(const char *path)
             path);
 }
 
-/* The bytes of a file that has this hash. */
+/* Reads the bytes of a file that has this hash. */
 static bool recall_bytes(const struct pen_ring_member *member, const char *name,
                          uint64_t number, const struct pen_ring_hash *wanted,
                          struct pen_ring_bytes *out)
@@ -163,7 +166,7 @@ bool pen__member_recall(struct pen_ring_member *member,
         return false;
     if (out->round > 0 && !recall_bytes(member, "state", out->round % 2,
                                         &out->hash, &member->state)) {
-        /* It holds nothing, and pulls the state from another island. */
+        /* The island holds nothing, and pulls the state from another one. */
         out->round = 0;
         memset(&out->hash, 0, sizeof out->hash);
         memset(out->parts, 0, sizeof out->parts);

@@ -1,7 +1,7 @@
 /*
  * Contributions and states in pieces. Each island sends one thing at a time to
- * another one, from its first byte to its last; what does not follow the piece
- * before is dropped, and asked for again by the agreement.
+ * another one, from its first byte to its last. A piece that does not continue
+ * the one before it is dropped, and the agreement asks for it again.
  */
 #include "ring/net/member_parts.h"
 
@@ -33,7 +33,7 @@ pen_status pen__bytes_hash(const void *bytes, size_t length,
 
 /* ---- out */
 
-/* The bytes of a fragment: shares that differ by one byte at most. */
+/* Returns the bytes of a fragment: shares that differ by one byte at most. */
 static struct pen_ring_bytes fragment_of(const struct pen_ring_bytes *all,
                                          uint32_t count, uint32_t index)
 {
@@ -42,7 +42,7 @@ static struct pen_ring_bytes fragment_of(const struct pen_ring_bytes *all,
     return (struct pen_ring_bytes){all->bytes + from, to - from};
 }
 
-/* What goes next to an island, and its message; false: nothing. */
+/* Chooses what to send next to an island, and its message; false: nothing. */
 static bool next_of(struct pen_ring_member *member, struct pen__outgoing *out,
                     struct pen_ring_bytes *bytes,
                     struct pen_ring_message *message)
@@ -121,7 +121,10 @@ static bool is_same(const struct pen_ring_message *a,
            pen_ring_same_hash(&a->offer.hash, &b->offer.hash);
 }
 
-/* Contributions of a round come as one, each with its header. */
+/*
+ * Returns the limit on a transfer: contributions of a round come as one, each
+ * with its header.
+ */
 static uint64_t most_total(const struct pen_ring_member *member,
                            const struct pen_ring_message *message)
 {
@@ -169,7 +172,7 @@ static size_t bytes_of(const struct pen__held *held)
     return length;
 }
 
-/* All fragments as one, if that is what the offer says. */
+/* Joins all fragments, and checks the result against the hash of the offer. */
 static bool join(struct pen__held *held, const struct pen_ring_part *part)
 {
     struct pen_ring_bytes all = {malloc(bytes_of(held)), 0};
@@ -195,7 +198,7 @@ bool pen__member_hold(struct pen_ring_member *member, uint32_t from)
     uint32_t index = in->message.fragment;
     if (pen_ring_count(part->fragments) == 1) {
         drop_fragments(held);
-        pen__bytes_free(&held->all); /* of a round that is over */
+        pen__bytes_free(&held->all); /* its round is over */
     }
     pen__bytes_free(&held->fragments[index]);
     held->fragments[index] = in->bytes;

@@ -1,15 +1,16 @@
 /*
  * States for islands that lack them. A state may take longer to travel than a
- * round lasts. So it goes out as it was when it was asked for, and then the
- * contributions of the rounds that were committed meanwhile, which the other
- * end sums:
+ * round lasts. Therefore the sender sends it as it was when it was asked for,
+ * and then the contributions of the rounds that were committed meanwhile, which
+ * the receiver sums:
  *
  *     sender     STATE of round 7 ........, set of 8, set of 9, set of 10
  *     receiver   `early` is round 7 ......, 8, 9, 10 = the record: `next`
  *
- * Nothing of this has to be believed: the state counts when it has the hash of
- * the record. Whoever is asked holds the old state and the contributions since,
- * for as long as somebody asks; where they become too many, it begins anew.
+ * The receiver trusts none of this: the state counts when it has the hash of
+ * the record. The sender holds the old state and the contributions since for as
+ * long as an island asks; where they become too many, it starts again with a
+ * newer state.
  */
 #include "ring/net/member_parts.h"
 
@@ -18,10 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Contributions are held up to so many times the largest state. */
+/* Contributions are held up to N times the largest state. */
 #define MOST_HELD 8u
 
-/* ---- the one that is asked */
+/* ---- the sender */
 
 static void stop(struct pen__outgoing *out)
 {
@@ -43,7 +44,7 @@ static bool is_wanted(const struct pen_ring_member *member, uint64_t round)
     return false;
 }
 
-/* The first round whose contributions somebody still gets. */
+/* Returns the first round whose contributions any island still receives. */
 static uint64_t first_wanted(const struct pen_ring_member *member)
 {
     uint64_t first = UINT64_MAX;
@@ -75,7 +76,7 @@ void pen__member_asked(struct pen_ring_member *member, uint32_t island,
 {
     struct pen__outgoing *out = &member->outgoing[island];
     if (out->is_following && !is_following)
-        stop(out); /* what it got is of no use */
+        stop(out); /* the state that it got so far is useless */
     if (!out->wants_state) {
         out->wants_state = true;
         out->is_following = false;
@@ -119,7 +120,7 @@ bool pen__member_next_state(struct pen_ring_member *member,
         found = &now;
     if (found == NULL) {
         if (out->is_following)
-            out->is_asked = false; /* all is sent */
+            out->is_asked = false; /* everything was sent */
         else
             stop(out);
         return false;
@@ -147,7 +148,10 @@ static void put_number(uint8_t *out, uint64_t value)
         out[i] = (uint8_t)(value >> 8 * i);
 }
 
-/* What `next` was summed from, as one; false: it is not here any more. */
+/*
+ * Gathers the contributions that `next` was summed from; false: they are not
+ * all here any more.
+ */
 static bool gather(const struct pen_ring_member *member,
                    struct pen_ring_bytes *out)
 {
@@ -223,7 +227,7 @@ void pen__member_free_states(struct pen_ring_member *member)
     pen__bytes_free(&member->early.bytes);
 }
 
-/* ---- the one that asks */
+/* ---- the receiver */
 
 int pen__member_source(const struct pen_ring_member *member, int64_t now)
 {
@@ -249,7 +253,10 @@ static uint64_t get_number(const uint8_t *bytes)
     return value;
 }
 
-/* Returns how many there are; 0: these bytes are not what they should be. */
+/*
+ * Splits the contributions and returns their number; 0: the bytes are
+ * malformed.
+ */
 static size_t parse(const struct pen__incoming *in,
                     struct pen_ring_contribution list[PEN_RING_ISLANDS])
 {
@@ -272,8 +279,9 @@ static size_t parse(const struct pen__incoming *in,
 }
 
 /*
- * The state that a round comes after: one that came before it, or the one that
- * is held, which was the last for a moment. NULL: neither.
+ * Returns the state that a round builds on: the one that came before it from
+ * this island, or the held one, which was the newest for a moment. NULL:
+ * neither.
  */
 static const struct pen_ring_bytes *
 base_of(const struct pen_ring_member *member, uint32_t from, uint64_t round)
@@ -289,7 +297,7 @@ base_of(const struct pen_ring_member *member, uint32_t from, uint64_t round)
     return is_held ? &member->state : NULL;
 }
 
-/* What was `early` is gone in any case. */
+/* Sums a round onto `early`, whose old state is dropped in any case. */
 static bool add_round(struct pen_ring_member *member, uint32_t from)
 {
     const struct pen__incoming *in = &member->incoming[from];
@@ -315,7 +323,7 @@ static bool add_round(struct pen_ring_member *member, uint32_t from)
     return is_right;
 }
 
-/* A whole state, whose place among the rounds shows later. */
+/* Takes a whole state, whose place among the rounds shows later. */
 static bool begin(struct pen_ring_member *member, uint32_t from)
 {
     struct pen__incoming *in = &member->incoming[from];

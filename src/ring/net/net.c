@@ -120,7 +120,7 @@ uint64_t pen__net_turned_away(struct pen__net *net, const char **words)
 
 /* ---- deadlines (N4) */
 
-/* What it waited too long for; NULL: nothing. */
+/* Returns what the connection waited too long for; NULL: nothing. */
 static const char *is_late(const struct pen__net *net,
                            const struct pen__connection *at, int64_t now)
 {
@@ -204,7 +204,7 @@ pen_status pen__net_turn(struct pen__net *net, int64_t until,
         return PEN_IO;
     }
     for (size_t i = 0; i < count && ready >= 0; i++)
-        /* One that ended meanwhile, or is another one, is left alone. */
+        /* Skips a connection that ended meanwhile, or was replaced. */
         if ((polled[i].revents != 0 || who[i]->has_more) &&
             who[i]->state != PEN__UNUSED && who[i]->handle == polled[i].fd)
             pen__connection_advance(net, who[i]);

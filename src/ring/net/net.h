@@ -30,22 +30,22 @@ struct pen__net;
 
 struct pen__net_options {
     struct pen__tls *tls;              /* borrowed, as all here */
-    const struct pen__ring_keys *keys; /* who is who */
+    const struct pen__ring_keys *keys; /* the known nodes */
     const struct pen_ring_limits *limits;
     const char *listen; /* HOST:PORT; NULL: it only dials */
     uint8_t config[PEN__WIRE_CONFIG];
-    uint32_t kinds;     /* that are taken; ASK of operators alone */
+    uint32_t kinds;     /* kinds that are taken; ASK from operators only */
     size_t most_queued; /* bytes of output per connection */
     bool has_signs;     /* nodes are silent for the patience at most */
     void *context;      /* of these: */
-    /* Whether a node with a known key may enter; else why not. */
+    /* Returns whether a node with a known key may enter, or why not. */
     pen_status (*judge)(void *context, uint32_t node,
                         const struct pen__hello *hello, struct pen_text *why);
-    /* A frame of an OPEN connection, borrowed during the call. */
+    /* Takes a frame of an OPEN connection, borrowed during the call. */
     void (*take)(void *context, uint32_t node, const struct pen__frame *frame);
-    /* A node is OPEN, or has room for more output; may be NULL. */
+    /* Called when a node is OPEN, or has room for more output; may be NULL. */
     void (*has_room)(void *context, uint32_t node);
-    /* The connection is gone, or was refused by either end. */
+    /* Called when the connection is gone, or was refused by either end. */
     void (*lost)(void *context, uint32_t node, const char *words);
 };
 
@@ -54,12 +54,12 @@ pen_status pen__net_create(const struct pen__net_options *options,
                            struct pen__net **out, struct pen_text *why);
 void pen__net_free(struct pen__net *net);
 
-/* The address that it listens on, as numbers. */
+/* Returns the address that the net listens on, as numbers. */
 const char *pen__net_address(const struct pen__net *net);
 
 /*
- * Connects to that address, unless a connection to the node is there. The other
- * end must have the key of this node, or with PEN__NET_ANY a known one, which
+ * Connects to that address, unless a connection to the node exists. The other
+ * end must have the key of this node, or with PEN__NET_ANY a known key, which
  * judge() sees.
  */
 pen_status pen__net_dial(struct pen__net *net, uint32_t node,
@@ -67,24 +67,28 @@ pen_status pen__net_dial(struct pen__net *net, uint32_t node,
 
 bool pen__net_is_open(const struct pen__net *net, uint32_t node);
 
-/* Bytes that may still be queued for a node; 0 when it is not OPEN. */
+/*
+ * Returns how many bytes may still be queued for a node; 0 when it is not OPEN.
+ */
 size_t pen__net_room(const struct pen__net *net, uint32_t node);
 
-/* False: there is no room, or no connection. The frame is then dropped. */
+/*
+ * Queues a frame. False: there is no room, or no connection, and the frame is
+ * dropped.
+ */
 bool pen__net_send(struct pen__net *net, uint32_t node,
                    const struct pen__frame *frame);
 
 /* Ends the connection to a node with this sentence. */
 void pen__net_refuse(struct pen__net *net, uint32_t node, const char *words);
 
-/* Waits for what happens on the connections, and handles it; `until` at most.
- */
+/* Waits for events on the connections, and handles them; `until` at most. */
 pen_status pen__net_turn(struct pen__net *net, int64_t until,
                          struct pen_text *why);
 
 /*
- * Strangers that were turned away since the last call, and words about the last
- * one, borrowed until the next turn.
+ * Returns how many strangers were refused since the last call, and words about
+ * the last one, borrowed until the next turn.
  */
 uint64_t pen__net_turned_away(struct pen__net *net, const char **words);
 

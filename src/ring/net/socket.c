@@ -104,7 +104,7 @@ int pen__socket_accept(int listener, char from[PEN__ADDRESS_SIZE])
     return handle;
 }
 
-/* The kernel asks a silent peer, so that one that is gone is noticed. */
+/* Makes the kernel probe a silent peer, so that a dead one is noticed. */
 void pen__socket_set(int handle, int64_t patience)
 {
     int on = 1;

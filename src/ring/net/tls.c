@@ -19,7 +19,7 @@
 #define LIBRARY "libssl.so.3"
 #define MOST_CERTIFICATE 4096 /* bytes that an end may show */
 
-/* What is used of libssl; libcrypto is linked. */
+/* The functions of libssl that are used; libcrypto is linked. */
 #define FUNCTIONS(X)                                                           \
     X(TLS_method)                                                              \
     X(SSL_CTX_new)                                                             \
@@ -52,7 +52,7 @@ struct pen__tls {
 #undef POINTER
 };
 
-/* An SSL by the name that our header has for it. */
+/* Casts our type to libssl's. */
 static SSL *ssl_of(struct pen__tls_link *link)
 {
     return (SSL *)link;
@@ -147,7 +147,10 @@ static pen_status read_key(const char *path, EVP_PKEY **out,
     return PEN_INVALID;
 }
 
-/* Signed by itself. Only its key counts, so the rest is the same for all. */
+/*
+ * Makes a certificate that it signs itself. Only its key counts, so the rest is
+ * the same for all.
+ */
 static X509 *make_certificate(EVP_PKEY *pair)
 {
     X509 *made = X509_new();
@@ -193,8 +196,8 @@ static pen_status load(struct pen__tls *tls, struct pen_text *why)
 }
 
 /*
- * Takes any certificate with an Ed25519 key. Whose key it is, the caller looks
- * up: so a stranger can be told why it is refused.
+ * Takes any certificate with an Ed25519 key. The caller looks up whose key it
+ * is, so that a stranger gets a reason for its refusal.
  */
 static int has_our_kind(X509_STORE_CTX *store, void *context)
 {

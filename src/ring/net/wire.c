@@ -7,7 +7,7 @@
 #define MOST_NUMBER ((uint64_t)INT64_MAX)
 #define ALL_ISLANDS (((uint64_t)1 << PEN_RING_ISLANDS) - 1)
 
-/* A walk through a body, which it reads or writes. */
+/* A walk through a body, either to read or to write it. */
 struct coder {
     uint8_t *bytes;
     size_t at;
@@ -41,7 +41,7 @@ static void bytes(struct coder *coder, const char *field, void *value,
     coder->at += length;
 }
 
-/* Of `width` bytes, from `least` to `most`. */
+/* Codes a number of `width` bytes, from `least` to `most`. */
 static void number(struct coder *coder, const char *field, uint64_t *value,
                    size_t width, uint64_t least, uint64_t most)
 {
@@ -117,7 +117,7 @@ static void record(struct coder *coder, struct pen_ring_record *value)
     hash(coder, &value->hash);
 }
 
-/* ---- messages: what each kind has, beside what all have */
+/* ---- messages: fields of each kind, in addition to those of all kinds */
 
 enum { HAS_SET = 1, HAS_FRAGMENTS = 2, HAS_HASH = 4, HAS_OFFER = 8 };
 enum { HAS_FRAGMENT = 16, HAS_RECORD = 32, IS_PIECE = 64 };

@@ -8,18 +8,18 @@
 #include <stddef.h>
 
 /*
- * What the nodes of a ring say to each other: frames, each a header of 8 bytes
- * and a body. Numbers have their lowest byte first.
+ * The messages of a ring's nodes: frames, each a header of 8 bytes and a body.
+ * Numbers have their lowest byte first.
  *
  *     0..3  bytes of the body, within the bounds of its kind
  *     4     version of this format
  *     5     kind
  *     6..7  zero
  *
- * A connection begins with HELLO from both ends; until that of the other end is
- * there, no other kind but REFUSE is read. Encoder and decoder are one
- * description that is walked in either direction, without allocation, clock or
- * socket.
+ * A connection begins with HELLO from both ends; until the other end's has
+ * come, no kind but REFUSE is read. Encoder and decoder share one description
+ * of the bodies, which is walked in either direction, without allocation, clock
+ * or socket.
  */
 #define PEN__WIRE_VERSION 1u
 #define PEN__WIRE_HEADER 8u
@@ -42,14 +42,17 @@ static inline uint32_t pen__frame_bit(enum pen__frame_kind kind)
     return (uint32_t)1 << kind;
 }
 
-/* A run is the same for all only where this hash is; zeros: an operator's. */
+/*
+ * The hash of the configuration, which must be the same for all; zeros: an
+ * operator's.
+ */
 struct pen__hello {
     uint8_t config[PEN__WIRE_CONFIG];
 };
 
 /*
  * A part of a fragment or of a state. The message, of the kind FRAGMENT or
- * STATE, counts when all `total` bytes are there.
+ * STATE, counts when all `total` bytes have come.
  */
 struct pen__piece {
     struct pen_ring_message message;
@@ -66,7 +69,7 @@ struct pen__ask {
     uint32_t island;
 };
 
-/* What a coordinator knows. */
+/* The status that a coordinator reports. */
 struct pen__ring_status {
     bool is_serving;
     uint32_t num_islands;
@@ -77,7 +80,7 @@ struct pen__ring_status {
     struct {
         bool is_connected;
         bool is_heard;
-        uint64_t silent; /* nanoseconds since it was heard */
+        uint64_t silent; /* nanoseconds since it was last heard */
         uint64_t round;  /* of its state */
     } islands[PEN_RING_ISLANDS];
 };
@@ -102,10 +105,10 @@ size_t pen__wire_encode(const struct pen__frame *frame, uint8_t *out,
                         size_t room);
 
 /*
- * Reads the frame that these bytes begin with. PEN_BUSY: it is not there as a
- * whole yet. PEN_INVALID: no further byte of this connection can be read; it is
- * found as soon as the header is there, where it is in the header. `kinds` has
- * the bits of those that may come. Fields that a kind does not have are 0.
+ * Reads the frame that these bytes begin with. PEN_BUSY: it is still
+ * incomplete. PEN_INVALID: no further byte of this connection can be read; an
+ * error in the header is found as soon as the header is complete. `kinds` has
+ * the bits of the kinds that may come. Fields that a kind does not have are 0.
  */
 pen_status pen__wire_decode(const uint8_t *bytes, size_t length, uint32_t kinds,
                             struct pen__frame *out, size_t *used,

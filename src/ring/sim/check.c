@@ -1,4 +1,4 @@
-/* A1 to A8, from outside: nothing here is asked of the nodes themselves. */
+/* Checks A1 to A8 from outside: the nodes themselves are not asked. */
 #include "ring/sim/world.h"
 
 #include <string.h>
@@ -183,7 +183,10 @@ void pen__world_check_node(struct pen_ring_world *world, uint32_t node)
         check_coordinator(world, node - PEN_RING_ISLANDS);
 }
 
-/* All islands are back with the last state, and rounds go on. */
+/*
+ * Returns whether all islands are back with the last state, and rounds
+ * continue.
+ */
 bool pen__world_is_done(const struct pen_ring_world *world)
 {
     const struct pen_ring_record *record = &world->memory.record;

@@ -71,7 +71,7 @@ static void send_one(struct pen_ring_world *world, uint32_t to,
     int64_t at = world->now + pen__world_between(world, world->delay_least,
                                                  world->delay_most);
     if (pen__world_chance(world, world->loss) ||
-        pen__world_chance(world, world->corrupt) || /* its check sum is wrong */
+        pen__world_chance(world, world->corrupt) || /* a wrong checksum */
         !pen__world_can_hear(world, message->from, to)) {
         pen__world_mark(world,
                         &(struct pen_ring_mark_at){.mark = PEN_RING_MARK_LOST,
@@ -207,7 +207,10 @@ static void ask_store(struct pen_ring_world *world, uint32_t node,
                                                           world->delay_most));
 }
 
-/* That in memory always answers; what is lost is lost on the way. */
+/*
+ * Asks the store in memory, which always answers; the network may lose the
+ * answer.
+ */
 static void ask_memory(struct pen_ring_world *world, const struct pen__due *due,
                        struct pen__due *answer)
 {
@@ -236,7 +239,10 @@ static void ask_memory(struct pen_ring_world *world, const struct pen__due *due,
         pen__world_check_record(world);
 }
 
-/* The store is a node of its own, on the side of the last coordinator. */
+/*
+ * Sends a request to the store, a node of its own on the side of the last
+ * coordinator.
+ */
 void pen__world_request(struct pen_ring_world *world, struct pen__due *due)
 {
     if (world->is_out || pen_ring_has(world->cut, due->node))
@@ -259,7 +265,9 @@ void pen__world_request(struct pen_ring_world *world, struct pen__due *due)
 
 /* ---- steps */
 
-/* Evicted and left islands stay away; others are started again. */
+/*
+ * Ends a process. Evicted and left islands stay away; others are started again.
+ */
 static void end(struct pen_ring_world *world, uint32_t node)
 {
     world->nodes[node].is_up = false;
@@ -306,7 +314,7 @@ static void carry_out(struct pen_ring_world *world, uint32_t node,
     }
 }
 
-/* Fragments that the island accepted are really there. */
+/* Checks that the fragments that the island accepted were really received. */
 static void receive(struct pen_ring_world *world, uint32_t island,
                     const struct pen_ring_message *message,
                     const struct pen_ring_part *before)

@@ -1,4 +1,7 @@
-/* What goes wrong: drawn from the seed before the run begins, and done here. */
+/*
+ * The faults of a run: they are drawn from the seed before the run begins, and
+ * carried out here.
+ */
 #include "ring/sim/world.h"
 
 #include <string.h>
@@ -56,7 +59,7 @@ static void draw_one(struct pen_ring_world *world, uint32_t *removals)
     due->fault = fault;
     due->node =
         pen__world_node_at(world, pen_random_below(&world->random, count));
-    due->round = pen_random_next(&world->random); /* sides of a cut */
+    due->round = pen_random_next(&world->random); /* the sides of a cut */
     due->length = pen__world_between(
         world, SECOND / 10,
         pen__world_chance(world, 0.3) ? 5 * PATIENCE : PATIENCE / 2);
@@ -73,7 +76,9 @@ void pen__world_draw_faults(struct pen_ring_world *world)
     uint32_t count = pen_random_below(&world->random, 16);
     for (uint32_t i = 0; i < count; i++)
         draw_one(world, &removals);
-    /* Who removes a copy of the state must not lose the other one meanwhile. */
+    /*
+     * A run that wipes a copy of the state must not lose another one meanwhile.
+     */
     world->has_wiped = removals > 0;
     struct pen__due *due = pen__world_queue_new(world);
     due->thing = PEN__HEAL;
@@ -82,7 +87,7 @@ void pen__world_draw_faults(struct pen_ring_world *world)
 
 /* ---- crashes */
 
-/* Whether another member holds what this one would lose. */
+/* Returns whether another member holds the state that this one would lose. */
 static bool may_wipe(const struct pen_ring_world *world, uint32_t island)
 {
     return (pen__world_holders(world) & ~pen_ring_bit(island)) != 0;

@@ -1,4 +1,6 @@
-/* What is to happen, by time: a heap of indices, so that nothing large moves.
+/*
+ * The queue of future events, by time: a heap of indices, so that nothing large
+ * moves.
  */
 #include "ring/sim/world.h"
 

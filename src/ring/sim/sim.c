@@ -1,4 +1,7 @@
-/* One run of a seed: what is due next happens, until all is well or broken. */
+/*
+ * Runs one seed: takes the next event until all is well or an invariant is
+ * broken.
+ */
 #include "ring/sim/sim.h"
 
 #include "ring/sim/world.h"
@@ -35,7 +38,7 @@ static void begin(struct pen_ring_world *world, const struct pen_ring_run *run,
         pen__world_start(world, pen__world_node_at(world, i));
 }
 
-/* An evicted island tries its key again, with all that a member would say. */
+/* Lets an evicted island try its key again, with all messages of a member. */
 static void attack(struct pen_ring_world *world, uint32_t island)
 {
     const struct pen_ring_record *record = &world->memory.record;
@@ -116,7 +119,10 @@ static void answer(struct pen_ring_world *world, const struct pen__due *due)
     pen__world_step(world, due->node, &event);
 }
 
-/* To a node that lives; what is meant for an earlier life of it is gone. */
+/*
+ * Delivers an event to a living node; an event for an earlier life of the node
+ * is lost.
+ */
 static void happen_to_node(struct pen_ring_world *world,
                            const struct pen__due *due)
 {
@@ -158,7 +164,10 @@ static void happen(struct pen_ring_world *world, struct pen__due *due)
     }
 }
 
-/* Whether it is for a stopped process, which sees it when it goes on. */
+/*
+ * Returns whether the event is for a stopped process, which sees it when it
+ * continues.
+ */
 static bool is_stopped(const struct pen_ring_world *world,
                        const struct pen__due *due)
 {

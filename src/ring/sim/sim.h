@@ -9,9 +9,9 @@
 /*
  * Whole clusters in one thread: 3 to 9 islands, 2 or 3 coordinators and a
  * store, with virtual time and faults that are drawn from a seed. A1 to A8 are
- * checked after every event; then everything heals, and the run must go on
- * (all islands back, further rounds committed). One seed is one run, the same
- * everywhere.
+ * checked after every event; then everything heals, and the rounds must
+ * continue (all islands back, further rounds committed). One seed is one run,
+ * the same everywhere.
  */
 
 enum pen_ring_mark {
@@ -30,7 +30,7 @@ enum pen_ring_mark {
     PEN_RING_MARK_HEAL
 };
 
-/* Something that happened, for pictures. Times in nanoseconds. */
+/* An event of the run, for pictures. Times in nanoseconds. */
 struct pen_ring_mark_at {
     enum pen_ring_mark mark;
     enum pen_ring_kind kind;
@@ -40,7 +40,7 @@ struct pen_ring_mark_at {
     int64_t at;
     uint64_t round;
     uint64_t set;
-    bool is_wiped; /* of CRASH: what it kept is gone, too */
+    bool is_wiped; /* for CRASH: the kept part is gone, too */
 };
 
 struct pen_ring_run {
@@ -50,7 +50,7 @@ struct pen_ring_run {
     void *context;
 };
 
-/* What came out; the first rows are the cluster that the seed drew. */
+/* The outcome of a run; the first rows are the cluster that the seed drew. */
 struct pen_ring_outcome {
     uint32_t num_islands;
     uint32_t num_coordinators;
@@ -66,12 +66,12 @@ struct pen_ring_outcome {
 
 struct pen_ring_world;
 
-/* Memory for runs, which may be used again and again; NULL: there is none. */
+/* Allocates memory for runs, which can be used again; NULL: there is none. */
 struct pen_ring_world *pen_ring_world_create(void);
 void pen_ring_world_free(struct pen_ring_world *world);
 
 /*
- * Runs a seed. Not PEN_OK: an invariant broke, or the run did not go on; why
+ * Runs a seed. Not PEN_OK: an invariant broke, or rounds did not continue; why
  * says which, and when.
  */
 pen_status pen_ring_sim(struct pen_ring_world *world,

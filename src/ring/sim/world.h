@@ -10,7 +10,7 @@
 #define SECOND ((int64_t)1000000000)
 #define PATIENCE (4 * SECOND)
 #define FAULT_TIME (40 * SECOND)  /* then everything heals */
-#define HEAL_TIME (60 * PATIENCE) /* within which it must go on */
+#define HEAL_TIME (60 * PATIENCE) /* within which rounds must continue */
 #define MOST_EVENTS 8192u
 #define MOST_ROUNDS 512u
 #define MOST_ACKS 16u
@@ -39,13 +39,14 @@ enum pen__fault {
     PEN__NUM_FAULTS
 };
 
-/* Something to happen. */
+/* A future event. */
 struct pen__due {
     int64_t at;
-    uint64_t serial; /* of things at the same time, the first drawn first */
+    uint64_t serial; /* orders events of the same time: the first drawn comes
+                        first */
     enum pen__thing thing;
     uint32_t node;
-    uint64_t life; /* of the node that it is meant for */
+    uint64_t life; /* the life of the node for which it is meant */
     int64_t began_at;
     enum pen__fault fault;
     int64_t length; /* of the fault */
@@ -58,7 +59,7 @@ struct pen__due {
     struct pen_ring_message message; /* its record also for requests */
 };
 
-/* A contribution as an island really has it. */
+/* A contribution as an island really has it, whatever its messages say. */
 struct pen__real {
     struct pen_ring_hash of;
     uint64_t fragments;
@@ -71,7 +72,7 @@ struct pen__ack {
 
 struct pen__node {
     bool is_up;
-    bool has_ended; /* evicted or left: does not come back */
+    bool has_ended; /* evicted or left: it does not come back */
     uint64_t life;  /* counts starts */
     int64_t paused_until;
     double rate; /* of its clock */
@@ -89,7 +90,7 @@ struct pen_ring_world {
     int64_t healed_at;
     uint64_t healed_round;
     const char *broken; /* the invariant; NULL: none */
-    /* Rates of this seed. */
+    /* The rates that this seed drew. */
     double loss, duplicate, corrupt;
     int64_t delay_least, delay_most;
     bool is_folding;
@@ -106,19 +107,22 @@ struct pen_ring_world {
         uint64_t round, first, serial;
         struct pen_ring_offer late; /* trained but not committed */
     } training[PEN_RING_ISLANDS];
-    /* Nodes on this side do not hear the others; and the other way round. */
+    /*
+     * The nodes on one side of a cut: they and the others do not hear each
+     * other.
+     */
     uint64_t cut;
     bool is_one_way;
-    bool is_out; /* the store */
+    bool is_out; /* whether the store is out */
     struct pen_ring_store store;
     struct pen_ring_memory memory;
-    /* What was committed, for the checks. */
+    /* Everything that was committed, for the checks. */
     struct pen_ring_record last; /* as last checked */
     uint64_t last_revision;
     struct pen_ring_hash hashes[MOST_ROUNDS];
     struct pen__ack acks[PEN_RING_ISLANDS][MOST_ACKS];
     uint32_t num_acks[PEN_RING_ISLANDS];
-    bool has_wiped; /* a disk, which happens once at most */
+    bool has_wiped; /* whether a disk was wiped, which happens at most once */
     /* The queue: a heap of indices into the pool. */
     uint32_t heap[MOST_EVENTS];
     uint32_t heap_size;
@@ -129,12 +133,14 @@ struct pen_ring_world {
 
 /* ---- queue.c */
 void pen__world_queue_clear(struct pen_ring_world *world);
-/* A thing to happen, for the caller to fill in before pen__world_queue_push().
- */
+/* Makes an event, for the caller to fill in before pen__world_queue_push(). */
 struct pen__due *pen__world_queue_new(struct pen_ring_world *world);
 void pen__world_queue_push(struct pen_ring_world *world, struct pen__due *due,
                            int64_t at);
-/* The next one, which stays until pen__world_queue_done(); NULL: none. */
+/*
+ * Returns the next event, which stays until pen__world_queue_done(); NULL:
+ * none.
+ */
 struct pen__due *pen__world_queue_pop(struct pen_ring_world *world);
 void pen__world_queue_done(struct pen_ring_world *world, struct pen__due *due);
 
@@ -143,7 +149,7 @@ bool pen__world_chance(struct pen_ring_world *world, double share);
 int64_t pen__world_between(struct pen_ring_world *world, int64_t least,
                            int64_t most);
 uint32_t pen__world_num_nodes(const struct pen_ring_world *world);
-/* The number of a node as the rows of a cluster are counted. */
+/* Returns the number of a node from its place in the rows of a cluster. */
 uint32_t pen__world_node_at(const struct pen_ring_world *world, uint32_t index);
 int64_t pen__world_clock_of(const struct pen_ring_world *world, uint32_t node);
 void pen__world_step(struct pen_ring_world *world, uint32_t node,
@@ -165,12 +171,12 @@ void pen__world_heal(struct pen_ring_world *world);
 
 /* ---- check.c */
 void pen__world_break(struct pen_ring_world *world, const char *invariant);
-/* The state after a round: of these offers, as they really are. */
+/* Computes the state after a round, from these offers as they really are. */
 void pen__world_sum(const struct pen_ring_hash *before, uint64_t set,
                     const struct pen_ring_offer *offers,
                     const struct pen__real *real, struct pen_ring_hash *out);
 void pen__world_check_record(struct pen_ring_world *world);
-/* Members that hold the last committed state, or can sum it. */
+/* Returns the members that hold the last committed state, or can sum it. */
 uint64_t pen__world_holders(const struct pen_ring_world *world);
 void pen__world_check_kept(struct pen_ring_world *world);
 void pen__world_check_node(struct pen_ring_world *world, uint32_t node);

@@ -3,8 +3,8 @@
  * serves. A request goes to the endpoint that answered last, and to the others
  * in turn where that one is silent.
  *
- * libcurl is loaded when a store is opened: it brings some forty libraries, and
- * every other command would start later for them.
+ * libcurl is loaded when a store is opened: it brings some forty libraries,
+ * which would delay the start of every other command.
  */
 #include "ring/stores/stores.h"
 
@@ -25,7 +25,7 @@
 #define ANSWER_MS 3000L
 #define SECOND INT64_C(1000000000)
 
-/* What is used of libcurl. */
+/* The functions of libcurl that are used. */
 struct curl {
     void *library; /* NULL: not loaded */
     CURL *(*easy_init)(void);
@@ -46,11 +46,11 @@ struct etcd {
     bool has_tls;
     struct pen_text endpoints[MOST_ENDPOINTS];
     size_t num_endpoints;
-    size_t last;                /* that answered */
+    size_t last;                /* the endpoint that answered last */
     struct pen_text record_key; /* in base64, as below */
     struct pen_text lease_key;
     uint64_t lease;  /* of etcd, that was granted last; 0: none */
-    uint32_t holder; /* whose it is */
+    uint32_t holder; /* the holder of that lease */
 };
 
 /* ---- requests ---- */
@@ -91,9 +91,9 @@ static pen_status ask_one(struct etcd *etcd, size_t endpoint, const char *path,
 }
 
 /*
- * Takes the body. On success drop out->object. A request that was sent and not
- * answered is not repeated elsewhere when it changes something: the caller
- * reads what became of it.
+ * Sends a request and takes the body. On success drop out->object. A request
+ * that changes something and was sent without an answer is not repeated
+ * elsewhere: the caller reads whether it was done.
  */
 static pen_status ask(struct etcd *etcd, const char *path, json_t *body,
                       bool is_repeatable, struct pen_json *out,
@@ -122,14 +122,17 @@ static pen_status ask(struct etcd *etcd, const char *path, json_t *body,
     return status;
 }
 
-/* Numbers of 64 bits are texts in etcd's JSON, and left out when 0. */
+/*
+ * Reads a number: etcd's JSON has those of 64 bits as strings, and leaves out
+ * 0.
+ */
 static uint64_t number_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
     return text == NULL ? 0 : strtoull(text, NULL, 10);
 }
 
-/* The first value of a range; NULL when there is none. */
+/* Returns the first value of a range; NULL when there is none. */
 static const json_t *first_of(const json_t *answer)
 {
     return json_array_get(json_object_get(answer, "kvs"), 0);
@@ -142,7 +145,10 @@ static pen_status get(struct etcd *etcd, const struct pen_text *key,
                json_pack("{s:s}", "key", pen_text_string(key)), true, out, why);
 }
 
-/* *is_done: the key had this version, and has the value now. */
+/*
+ * Writes a value if the key has this version. *is_done: it had, and has the
+ * value now.
+ */
 static pen_status put_at(struct etcd *etcd, const struct pen_text *key,
                          uint64_t version, json_t *put, bool *is_done,
                          struct pen_text *why)
@@ -156,7 +162,7 @@ static pen_status put_at(struct etcd *etcd, const struct pen_text *key,
                   "version", number, "success", "requestPut", put);
     pen_status status = ask(etcd, "kv/txn", body, false, &answer, why);
     if (status != PEN_OK) {
-        /* The next request begins with another one. */
+        /* The next request begins with another endpoint. */
         etcd->last = (etcd->last + 1) % etcd->num_endpoints;
         return status;
     }
@@ -243,7 +249,7 @@ static pen_status watch(void *target, uint64_t revision, bool *is_later,
 
 /* ---- the lease ---- */
 
-/* Whether etcd still had it. */
+/* Renews the lease; *is_renewed: etcd still had it. */
 static pen_status renew(struct etcd *etcd, bool *is_renewed,
                         struct pen_text *why)
 {
@@ -293,7 +299,10 @@ static pen_status claim(struct etcd *etcd, uint32_t holder, uint64_t lease,
     return status;
 }
 
-/* A key whose lease is over is gone, and the next one may write it. */
+/*
+ * Takes the lease. When it runs out, etcd removes its key, so that the next
+ * holder can write it.
+ */
 static pen_status lease(void *target, uint32_t holder, int64_t duration,
                         bool *is_granted, struct pen_text *why)
 {

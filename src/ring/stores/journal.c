@@ -1,7 +1,7 @@
 /*
- * A line per revision: eight hexadecimal digits of the CRC32C of the record,
- * a space, the record. Only the last one counts; when the file has grown, it
- * is written anew with that one.
+ * A line per revision: eight hexadecimal digits of the CRC32C of the record, a
+ * space, the record. Only the last line counts; when the file has grown, it is
+ * rewritten with that line alone.
  */
 #define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): F_OFD_SETLK */
 #include "ring/stores/stores.h"
@@ -20,20 +20,23 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_BYTES ((size_t)8 << 20)  /* that are read */
-#define ANEW_BYTES ((int64_t)4 << 20) /* at which it is written anew */
+#define MOST_BYTES ((size_t)8 << 20)  /* that are read at most */
+#define ANEW_BYTES ((int64_t)4 << 20) /* at which it is rewritten */
 #define HEAD_LETTERS 9u               /* checksum and space */
 
-/* What it holds is in memory, too, and comes first: reads are those of that. */
+/*
+ * A journal. Its record is in memory, too, which comes first: reads take that
+ * one.
+ */
 struct journal {
     struct pen_ring_memory memory;
-    struct pen_ring_store kept; /* the table of it */
+    struct pen_ring_store kept; /* the function table of the memory */
     struct pen_text path;
     struct pen_journal file;
-    bool is_open;     /* the file, for writing */
-    bool is_doubtful; /* a sync failed: nobody knows what the disk has */
+    bool is_open;     /* the file is open for writing */
+    bool is_doubtful; /* a sync failed: the contents of the disk are unknown */
     int lock;
-    struct pen_ring_past *past; /* gets all rounds that it has; NULL: none */
+    struct pen_ring_past *past; /* gets all rounds of the file; NULL: none */
 };
 
 /* ---- lines ---- */
@@ -51,7 +54,7 @@ static pen_status add_line(const struct pen_ring_record *record,
     return out->has_failed ? PEN_NOMEM : status;
 }
 
-/* False when the checksum is wrong. */
+/* Returns false when the checksum is wrong. */
 static bool is_intact(const char *line, size_t length)
 {
     char found[HEAD_LETTERS];
@@ -62,7 +65,10 @@ static bool is_intact(const char *line, size_t length)
     return memcmp(found, line, HEAD_LETTERS - 1) == 0;
 }
 
-/* Rounds stay in records that change something else. */
+/*
+ * Adds a record's round, unless it has been added: rounds stay in records that
+ * change something else.
+ */
 static pen_status add_past(struct pen_ring_past *past,
                            const struct pen_ring_record *record,
                            struct pen_text *why)
@@ -111,7 +117,10 @@ static pen_status take_line(struct journal *journal, const char *line,
                                  : add_past(journal->past, &record, why);
 }
 
-/* *kept is the length of the whole lines: a writer was cut off behind them. */
+/*
+ * Takes the whole lines; *kept is their length: a writer was cut off after
+ * them.
+ */
 static pen_status take_lines(struct journal *journal,
                              const struct pen_text *text, int64_t *kept,
                              struct pen_text *why)
@@ -138,7 +147,9 @@ static pen_status take_lines(struct journal *journal,
 
 /* ---- the table ---- */
 
-/* In a file of its own name first, so that there is always one that is whole.
+/*
+ * Rewrites the journal. The new file has another name first, so that a whole
+ * one always exists.
  */
 static pen_status write_anew(struct journal *journal,
                              const struct pen_text *line, struct pen_text *why)
@@ -200,7 +211,10 @@ static int64_t now(void)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Among those who ask this process: no other has the file. */
+/*
+ * Grants the lease among the nodes that ask this process: no other has the
+ * file.
+ */
 static pen_status lease(void *target, uint32_t holder, int64_t duration,
                         bool *is_granted, struct pen_text *why)
 {
@@ -222,7 +236,7 @@ static void close_journal(void *target)
 
 /* ---- opening ---- */
 
-/* The lock is another file: the journal itself gets another one in time. */
+/* Locks a separate file, since the journal itself is replaced in time. */
 static pen_status take_lock(struct journal *journal, struct pen_text *why)
 {
     struct pen_text path = PEN_TEXT_EMPTY;
@@ -242,7 +256,7 @@ static pen_status take_lock(struct journal *journal, struct pen_text *why)
     return status;
 }
 
-/* To be read it must be there; to be written it may begin. */
+/* Loads the file. A reader needs it to exist; a writer may begin it. */
 static pen_status load(struct journal *journal, bool is_read_only,
                        struct pen_text *why)
 {

@@ -17,7 +17,7 @@ static bool is_plain(const char *name)
            strspn(name, letters) == length;
 }
 
-/* "ca=FILE&cert=FILE&key=FILE", in any order. */
+/* Parses "ca=FILE&cert=FILE&key=FILE", in any order. */
 static pen_status parse_tls(const char *words, struct pen_ring_etcd_tls *out,
                             struct pen_text *why)
 {

@@ -111,7 +111,7 @@ static pen_status read_list(const struct pen_json *json, const char *key,
     return PEN_INVALID;
 }
 
-/* Islands in rising order, so that none is there twice. */
+/* Reads islands in rising order, so that none occurs twice. */
 static pen_status read_set(const struct pen_json *json, const char *key,
                            uint64_t *out, struct pen_text *why)
 {

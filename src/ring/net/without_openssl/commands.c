@@ -1,4 +1,4 @@
-/* In place of the connections where OpenSSL 3 is not there. */
+/* Refuses the commands that need connections, in builds without OpenSSL 3. */
 #include "ring/net/commands.h"
 #include "ring/net/member.h"
 

@@ -1,4 +1,4 @@
-/* In place of ../etcd.c where libcurl is not there. */
+/* Refuses stores in etcd, in builds without libcurl. */
 #include "ring/stores/stores.h"
 
 pen_status pen_ring_etcd_open(const char *endpoints, const char *name,
