@@ -4,8 +4,8 @@
 #include "sync/compressor.h"
 
 /*
- * The mean of a vector over all peers, exact or through a
- * compressor, while other work goes on. All members have the same bits then.
+ * The mean of a vector over all peers, exact or through a compressor, computed
+ * while other work continues. It is bit-identical on all members.
  */
 struct pen_average;
 
@@ -32,15 +32,21 @@ void pen_average_start(struct pen_average *average, uint64_t step,
 bool pen_average_poll(struct pen_average *average);
 void pen_average_wait(struct pen_average *average);
 
-/* What this compressor made; it has to be the one of the average. */
+/*
+ * Returns the state that this compressor created; it has to be the one of the
+ * average.
+ */
 void *pen_average_state(const struct pen_average *average,
                         const struct pen_compressor *compressor);
 
-/* Of the compressor; while nothing is under way. */
+/* Adds the states of the compressor; only while nothing is under way. */
 void pen_average_states(struct pen_average *average,
                         struct pen_sync_states *out);
 
-/* What one costs; `of` has the options of the compressor, which may be NULL. */
+/*
+ * Computes the cost of one mean; `of` has the options of the compressor, which
+ * may be NULL.
+ */
 void pen_average_cost(const struct pen_compressor *compressor,
                       const struct pen_sync_case *of,
                       struct pen_mean_cost *out);

@@ -1,7 +1,7 @@
 /*
- * Codes of 8 bits lie in order. Of 4 bits a byte has two, of value i of the
- * block in its lower half and of value i + (length + 1)/2 in its upper half:
- * whole vectors are packed without a shuffle.
+ * Codes of 8 bits lie in order. With 4 bits a byte has two codes: in its lower
+ * half that of value i of the block, in its upper half that of value i +
+ * (length + 1)/2, so that whole vectors are packed without a shuffle.
  */
 #include "sync/block_code.h"
 
@@ -57,8 +57,8 @@ PEN_CLONES static float scale_of(const float *values, size_t count,
 }
 
 /*
- * The nearest integer, in the low bits: behind 1.5 * 2^23 floats are a unit
- * apart, and the sum is rounded by the processor.
+ * Returns the nearest integer, in the low bits: beyond 1.5 * 2^23 floats are a
+ * unit apart, and the processor rounds the sum.
  */
 static uint32_t nearest(float ratio)
 {

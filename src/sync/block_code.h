@@ -5,20 +5,20 @@
 #include <stdint.h>
 
 /*
- * Floats as integers of 8 or 4 bits with one scale per block: what activations
- * and gradients travel as where links are slow. Blocks stand one behind the
- * other, the last one may be short:
+ * Floats as integers of 8 or 4 bits with one scale per block: the form of
+ * activations and gradients on slow links. Blocks follow each other; the last
+ * one may be short:
  *
  *   | scale (float) | codes | scale | codes | ...
  *
- * With m = 2^(bits-1) - 1, a value a of a block is told as the integer nearest
+ * With m = 2^(bits-1) - 1, a value a of a block is sent as the integer nearest
  * to a/s, s = max|a|/m, and read as that integer times s. It is off by s/2 at
  * most, save for the rounding of a/s itself. s has its last seven bits cut off:
  * every product is then exact, and values that were decoded once are coded
  * without loss. s is FLT_MIN where max|a|/m is smaller.
  *
  * A block with an infinity or a NaN in it is read as NaN throughout, so that
- * nobody trains on.
+ * training stops.
  */
 struct pen_block_code {
     uint32_t bits; /* 8 or 4 */
@@ -26,8 +26,8 @@ struct pen_block_code {
 };
 
 /*
- * Bytes of `count` values. What stands before them, in bytes, is found with
- * their index where that is a multiple of the block: parts can be coded apart.
+ * Returns the bytes of `count` values. With a multiple of the block as `count`,
+ * this is where the value of that index begins: parts can be coded separately.
  */
 size_t pen_block_code_bytes(const struct pen_block_code *code, size_t count);
 

@@ -13,7 +13,7 @@ enum { PEN_BLOCKS_MOST = 256 }; /* values of a block */
 /* Bytes of a block's code, up to a multiple of 4. */
 size_t pen_blocks_length(uint32_t bits, size_t count);
 
-/* Of a = given + error; the error is what is lost then. */
+/* Codes a = given + error; the error becomes the part that the code loses. */
 void pen_blocks_encode(uint32_t bits, const float *given, float *error,
                        size_t count, void *to);
 

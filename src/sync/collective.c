@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a member travel behind their number. */
+/* The bytes of a member follow this head. */
 struct message {
     uint64_t length;
 };
@@ -201,7 +201,7 @@ const void *pen_collective_received(const struct pen_collective *collective,
     return message + sizeof head;
 }
 
-/* ---- going on ---- */
+/* ---- progress ---- */
 
 static bool is_quiet(struct pen_collective *collective)
 {

@@ -4,10 +4,10 @@
 #include "group/sum.h"
 
 /*
- * What all peers do together, a step at a time: it is started,
- * polled while other work goes on, and over when poll says so. One object
- * carries one of them at a time; every member starts the same ones in the same
- * order. Objects that are under way at the same time have different channels.
+ * A collective operation of all peers: it is started, polled while other work
+ * continues, and has ended when poll returns true. One object carries one of
+ * them at a time; every member starts the same ones in the same order. Objects
+ * that are under way at the same time have different channels.
  *
  *   sum      floats, by shares (group/sum.h)
  *   gather   bytes of each member to all others: (N-1) times its own
@@ -34,9 +34,9 @@ void pen_collective_sum(struct pen_collective *collective, float *values,
                         size_t count);
 
 /*
- * Lengths may differ between members: what came of member k, and how much, is
- * told by pen_collective_received() until the next start. Own bytes are there
- * too.
+ * Sends this member's bytes to all others. Lengths may differ between members:
+ * pen_collective_received() returns the bytes of member k and their length
+ * until the next start. Own bytes are included.
  */
 void pen_collective_gather(struct pen_collective *collective, const void *bytes,
                            size_t length);
@@ -52,7 +52,9 @@ const void *pen_collective_received(const struct pen_collective *collective,
 bool pen_collective_poll(struct pen_collective *collective);
 void pen_collective_wait(struct pen_collective *collective);
 
-/* What a member sends for it, in bytes, and in messages one behind another. */
+/*
+ * Return the bytes that a member sends for a sum, and its consecutive messages.
+ */
 double pen_collective_sum_bytes(uint32_t num_members, double num_floats);
 double pen_collective_sum_legs(uint32_t num_members, double num_floats);
 

@@ -8,14 +8,14 @@
 #include "sync/state.h"
 
 /*
- * A compressor finds the mean of a vector over all peers, or
- * something near it, with fewer bytes. What it leaves out it keeps, and adds to
- * the next vector (error feedback): all that was ever delivered plus what is
- * kept is all that was ever given.
+ * A compressor finds the mean of a vector over all peers, or an approximation,
+ * with fewer bytes. It keeps the part that it leaves out, and adds it to the
+ * next vector (error feedback): the sum of all delivered vectors plus the kept
+ * part is the sum of all given vectors.
  *
- * It works in rounds. In each it fills in what is exchanged; when that is over
- * it reads what came. Behind the last round the vector is the mean, with the
- * same bits on all members.
+ * It works in rounds. In each it fills in the exchange; when that has ended it
+ * reads the received bytes. After the last round the vector is the mean,
+ * bit-identical on all members.
  */
 struct pen_compression {
     struct pen_group *peers; /* for the number of members and the own one */
@@ -71,13 +71,14 @@ struct pen_compressor {
     void (*decode)(void *state, uint32_t round, uint64_t step,
                    const struct pen_collective *received, float *vector);
 
-    /* What a checkpoint keeps; may be NULL. */
+    /* Adds the states that a checkpoint keeps; may be NULL. */
     void (*states)(void *state, struct pen_sync_states *out);
 
     /*
-     * Of one with a single gather, for islands (sync/islands.h); else NULL: the
-     * bytes that it sends at a step, and `share` times what one message says,
-     * added. False where it is no such message.
+     * For a compressor with a single gather, as islands use it
+     * (sync/islands.h); else NULL. `sent` returns the bytes that it sends at a
+     * step; `add` adds `share` times the vector that one message encodes, and
+     * returns false for a malformed message.
      */
     size_t (*sent)(const void *state, uint64_t step);
     bool (*add)(void *state, uint64_t step, const void *message, float share,

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* For whom the cost of a method is asked. */
+/* The case for which the cost of a method is asked. */
 struct pen_sync_case {
     uint32_t num_replicas;
     uint32_t interval;         /* steps between synchronisations */
@@ -23,21 +23,21 @@ struct pen_sync_case {
  */
 struct pen_mean_cost {
     double bytes;      /* that a replica sends, and receives */
-    double legs;       /* messages behind one another, each a latency */
+    double legs;       /* consecutive messages, each with a latency */
     double extra;      /* bytes of memory that it keeps */
     double encode_sec; /* of a core; it is not hidden */
 };
 
-/* What a method costs a replica. */
+/* The cost of a method for one replica. */
 struct pen_sync_cost {
     double bytes;      /* per synchronisation, sent; received are as many */
     bool is_estimate;  /* bytes depend on the training */
-    double legs;       /* of a synchronisation, behind one another */
+    double legs;       /* consecutive messages of a synchronisation */
     double interval;   /* steps from one to the next */
-    double hidden;     /* steps behind which it may hide; 0: all wait */
+    double hidden;     /* steps that may hide it; 0: all wait for it */
     double encode_sec; /* per synchronisation */
-    double extra;      /* bytes of memory beside weights and optimizer */
-    double staleness;  /* steps by which what is used may be old; INFINITY */
+    double extra;     /* bytes of memory in addition to weights and optimizer */
+    double staleness; /* steps by which what is used may be old; INFINITY */
     bool waits_for_slowest;
 };
 

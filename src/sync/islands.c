@@ -108,8 +108,10 @@ static void add_compressors(struct pen_text *out)
                          pen_sync_compressor_at(i)->name);
 }
 
-/* What waits is added up as it is: not in fragments, and not behind what a
- * compressor left out. */
+/*
+ * Refuses to fold late contributions of fragments or compressors: late changes
+ * are added up as they are, so they must be whole.
+ */
 static const char *refuse_to_fold(const struct pen_sync_choice *choice)
 {
     if (compressor_of(choice) != NULL)
@@ -307,7 +309,10 @@ static const struct fragment *fragment_of(const struct pen_islands *islands,
                 ->fragments[pen_islands_fragment(islands->model.choice, round)];
 }
 
-/* Of the code in front of a contribution, up to a multiple of a float. */
+/*
+ * Returns the bytes of a code in front of a contribution, up to a multiple of a
+ * float.
+ */
 static size_t coded_bytes(const struct pen_islands *islands, uint64_t round)
 {
     const struct fragment *it = fragment_of(islands, round);

@@ -4,21 +4,23 @@
 #include "sync/registry.h"
 
 /*
- * What islands send in a round, and the state that they make of it: pure
- * functions on vectors of all of a model. A state has theta, the means of
- * moments that are shared, and the other vectors of the method:
+ * The contributions that islands send in a round, and the state that they make
+ * of them: pure functions on vectors of the whole model. A state has theta, the
+ * means of moments that are shared, and the other vectors of the method:
  *
  *   state          | theta | first moments | second moments | v ... |
  *   contribution   | fragment of the weights, or its code | moments due |
  *
- * Whoever makes a state of the same contributions gets the same bits.
+ * States made of the same contributions are bit-identical.
  */
 struct pen_islands;
 
 struct pen_islands_model {
     const struct pen_sync_choice *choice; /* its method runs between islands */
-    /* Of all of the model, in the same order on all islands; values are not
-     * read. */
+    /*
+     * Tensors of the whole model, in the same order on all islands; their
+     * values are not read.
+     */
     const struct pen_sync_tensor *tensors;
     size_t num_tensors;
     size_t count;         /* floats of all of them */
@@ -58,8 +60,10 @@ uint32_t pen_islands_fragment(const struct pen_sync_choice *choice,
 uint32_t pen_islands_fragment_of(const struct pen_islands_model *model,
                                  const struct pen_sync_tensor *tensor);
 
-/* Floats of a state, and of what of it an island goes on with: theta and the
- * means of moments. */
+/*
+ * Return the floats of a state, and those of its part from which an island
+ * continues: theta and the means of moments.
+ */
 size_t pen_islands_state(const struct pen_islands *islands);
 size_t pen_islands_shared(const struct pen_islands *islands);
 /* Where the mean of a moment is in a state; 0: it is not shared. */
@@ -70,14 +74,17 @@ size_t pen_islands_length(const struct pen_islands *islands, uint64_t round);
 size_t pen_islands_most(const struct pen_islands *islands);
 
 /*
- * Writes a contribution of pen_islands_length() bytes. `given` has what the
- * method gave, and the moments that are due where pen_islands_moment() says.
- * What a compressor leaves out stays here: see states.
+ * Writes a contribution of pen_islands_length() bytes. `given` has the vector
+ * that the method gave, and the moments that are due where pen_islands_moment()
+ * says. The part that a compressor leaves out stays here: see states.
  */
 void pen_islands_write(struct pen_islands *islands, uint64_t round,
                        float *given, void *out);
 
-/* What has to be kept with the moments of the island that writes. */
+/*
+ * Adds the states that have to be kept with the moments of the island that
+ * writes.
+ */
 void pen_islands_states(struct pen_islands *islands,
                         struct pen_sync_states *out);
 

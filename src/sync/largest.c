@@ -24,7 +24,10 @@ static int32_t size_of(float value)
     return bits & INT32_MAX;
 }
 
-/* Of two equal sizes the one that comes first has the larger key. */
+/*
+ * Makes a key that sorts by size; among equal sizes the first place has the
+ * larger key.
+ */
 static uint64_t key_of(float value, size_t place)
 {
     return (uint64_t)size_of(value) << 32 | (UINT32_MAX - (uint32_t)place);
@@ -122,7 +125,9 @@ static float peek(const struct pen_largest_source *source, size_t place)
                                 : source->peek(source->context, place);
 }
 
-/* What is larger is worth a look: -1 for all. */
+/*
+ * Returns a threshold below the k largest sizes, from a sample; -1: all pass.
+ */
 static int32_t sample_threshold(struct pen_largest *largest,
                                 const struct pen_largest_source *source,
                                 size_t k)
@@ -168,7 +173,7 @@ static uint32_t passes(const float *values, size_t count, int32_t threshold)
     return word;
 }
 
-/* What was found so far, and what is worth to be added. */
+/* A scan: the keys found so far, and the threshold for more. */
 struct scan {
     struct pen_largest *largest;
     size_t k;
@@ -176,7 +181,7 @@ struct scan {
     int32_t threshold;
 };
 
-/* Keys of the values that pass, behind those that are there. */
+/* Adds the keys of the values that pass to those found so far. */
 static void collect(struct scan *scan, uint32_t word, const float *values,
                     size_t first)
 {

@@ -7,11 +7,11 @@
 #include <stdint.h>
 
 /*
- * The k values of largest size of a vector, exactly; of equal ones those that
- * come first.
+ * Finds the k values of largest size of a vector, exactly; among equal ones
+ * those that come first.
  *
- * A strided sample of 1 % tells a threshold that somewhat more than k pass. One
- * scan collects these; whenever there is no room for more, all but the k
+ * A strided sample of 1 % gives a threshold that somewhat more than k values
+ * pass. One scan collects these; whenever the room is full, all but the k
  * largest are dropped, and the threshold rises to the last of them. A threshold
  * that fewer than k pass is followed by a scan without one.
  */
@@ -22,8 +22,9 @@ struct pen_largest {
 };
 
 /*
- * Values that are made while they are looked at, a part at a time, and once.
- * `peek` tells what one of them will be. Both NULL: they are there.
+ * Values that are made while they are scanned, a part at a time and once each.
+ * `peek` returns one of them ahead of time. With both NULL the values exist
+ * already.
  */
 struct pen_largest_source {
     const float *values;

@@ -11,9 +11,9 @@
  *
  * The numbers are added in the order of the tree (group/tree.h) over the
  * contributors in the order of their replicas, whenever they came. The result
- * depends on contributors, weights and values alone: a record of these, merged
- * again, gives the same bits. Equal weights give the bits of the plain mean of
- * sync/average.h over the contributors.
+ * depends on contributors, weights and values alone: merging a record of these
+ * again is bit-identical. With equal weights it is bit-identical to the plain
+ * mean of sync/average.h over the contributors.
  */
 struct pen_contribution {
     uint32_t replica;    /* another one for each */
@@ -37,7 +37,7 @@ void pen_merge(struct pen_contribution *given, uint32_t num_given, size_t count,
  */
 extern const struct pen_compressor pen_merging;
 
-/* What this member's next contribution counts; 1 at first. */
+/* Sets the weight of this member's next contribution; 1 at first. */
 void pen_merging_weigh(struct pen_average *average, double weight);
 
 #endif

@@ -8,20 +8,20 @@
  * methods/ each, with its equations at its head; registry.c has their list,
  * and no other file has a method's name.
  *
- * The hooks are called by whoever trains, on all members in the same order:
+ * The trainer calls the hooks, on all members in the same order:
  *
  *   pass over the micro-batches      the gradient of this replica's own samples
  *   before_step   gradients are there: change them, send them
  *   local_step    changes the weights; NULL: the optimizer of the run does
  *   after_step    change the weights, begin to send, wait for what is needed
  *
- * Between two hooks `poll` is called now and then. Nothing that a hook begins
- * has to be over when it returns: that is how sending hides behind the next
- * passes. Weights are changed in hooks only.
+ * Between two hooks `poll` is called now and then. An exchange that a hook
+ * begins may continue after it returns: the next passes hide its time. Weights
+ * are changed in hooks only.
  */
 struct pen_sync;
 
-/* What a hook is told. */
+/* The arguments of a hook. */
 struct pen_sync_step {
     uint64_t step; /* 1 for the first */
     double learning_rate;
@@ -38,8 +38,8 @@ struct pen_sync_optimizer {
 };
 
 /*
- * What a method is made of. All of it stays where it is until the method is
- * freed, the pointers in tensors[] for one hook only.
+ * The setting from which a method is made. All of it must stay in place until
+ * the method is freed, the pointers in tensors[] for one hook only.
  */
 struct pen_sync_setting {
     struct pen_group *peers;
@@ -64,7 +64,7 @@ struct pen_sync_setting {
     void *context;
 };
 
-/* What a method is, beside what it does. */
+/* The properties of a method, in addition to its functions. */
 enum {
     PEN_SYNC_COMPRESSES = 1,     /* takes a compressor */
     PEN_SYNC_IS_NATIVE = 2,      /* without one the trainer itself does it */
@@ -104,7 +104,7 @@ struct pen_sync_islands {
     uint32_t num_vectors;
     uint32_t num_own;  /* vectors of an island */
     uint32_t num_kept; /* the first of them, needed when a round begins */
-    /* An island goes on with weights of its own; else with theta. */
+    /* An island continues with weights of its own; otherwise with theta. */
     bool keeps_weights;
     /* That it always has, with the method's options. */
     const struct pen_compressor *compressor;
@@ -123,7 +123,10 @@ struct pen_sync_islands {
     /* In place of the run's optimizer. */
     void (*local_step)(struct pen_sync_island *it,
                        const struct pen_sync_step *at);
-    /* What this island gives. May change its weights. Never NULL. */
+    /*
+     * Writes the vector that this island contributes. May change its weights.
+     * Never NULL.
+     */
     void (*give)(struct pen_sync_island *it, const struct pen_sync_step *at,
                  float *out);
     /* `state` has the vectors, from the fragment of the round on, and `merged`
@@ -134,7 +137,10 @@ struct pen_sync_islands {
      * theta, or stay where the island keeps its own. */
     void (*mix)(const struct pen_sync_values *options, const float *theta,
                 size_t count, float *weights);
-    /* What of these options islands cannot have, for people; NULL: nothing. */
+    /*
+     * Returns a reason, as a sentence for users, why islands cannot have these
+     * options; NULL: they can.
+     */
     const char *(*refuse)(const struct pen_sync_values *options,
                           uint32_t interval);
 };
@@ -181,11 +187,16 @@ struct pen_sync_method {
      */
     void (*settle)(struct pen_sync *sync);
 
-    /* What a checkpoint keeps beside each replica's weights and moments. */
+    /*
+     * Adds the states that a checkpoint keeps in addition to each replica's
+     * weights and moments.
+     */
     void (*states)(struct pen_sync *sync, struct pen_sync_states *out);
 
-    /* Behind a load of states: what is not kept follows from them and from the
-     * steps that are done. May be NULL. */
+    /*
+     * Called after states were loaded: rebuilds the rest of the method's state
+     * from them and from the number of steps done. May be NULL.
+     */
     void (*restored)(struct pen_sync *sync, uint64_t steps);
 
     /*
@@ -194,8 +205,10 @@ struct pen_sync_method {
      */
     void (*consistent)(struct pen_sync *sync, float *out);
 
-    /* Behind the last step, by all: serves those who are not there yet. May be
-     * NULL. */
+    /*
+     * Called by all after the last step: serves the members that still need
+     * something. May be NULL.
+     */
     void (*leave)(struct pen_sync *sync);
 
     const struct pen_sync_islands *islands; /* NULL: not between islands */

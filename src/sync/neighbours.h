@@ -4,13 +4,14 @@
 #include "sync/method.h"
 
 /*
- * Members in a circle, where weights are mixed with those of the neighbours:
- * two of them, one among two members, none for one alone. Side 0 is the member
- * before, side 1 the one behind; with one neighbour there is side 0 alone.
+ * Members in a circle, whose weights are mixed with those of their neighbours:
+ * two neighbours each, one among two members, none for a single member. Side 0
+ * is the previous member, side 1 the next; with one neighbour there is side 0
+ * alone.
  */
 uint32_t pen_neighbours_count(uint32_t num_members);
 
-/* Who is on a side. */
+/* Returns the member on a side. */
 uint32_t pen_neighbours_at(const struct pen_group *peers, uint32_t side);
 
 /* On which side of the neighbour this member is. */

@@ -4,9 +4,9 @@
 #include "sync/method.h"
 
 /*
- * What DiLoCo and its kin have in common: weights theta that all members share,
- * replicas that move away from them, and an outer step with the mean of what
- * they moved,
+ * The common part of DiLoCo and its kin: weights theta that all members share,
+ * replicas that move away from them, and an outer step with the mean of their
+ * moves,
  *
  *   D = mean(theta - x_i)
  *   v <- mu v + D        theta <- theta - lr (D + mu v)
@@ -52,7 +52,7 @@ void pen_outer_send(struct pen_outer *outer, uint32_t part, uint64_t step);
 /* Never waits. True when no mean of the part is under way. */
 bool pen_outer_has_come(struct pen_outer *outer, uint32_t part);
 
-/* What was moved, and the outer step, of vectors. */
+/* Compute the move of a replica, and the outer step, on vectors. */
 void pen_outer_give(const float *theta, const float *weights, size_t count,
                     float *out);
 void pen_outer_take(float lr, float momentum, const float *moved, size_t count,

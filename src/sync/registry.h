@@ -36,7 +36,7 @@ pen_status pen_sync_choose(const char *method, uint64_t interval,
                            const char *compress, struct pen_sync_choice *out,
                            struct pen_text *why);
 
-/* What it costs; `of` needs no interval and no options. */
+/* Computes the cost of a choice; `of` needs no interval and no options. */
 void pen_sync_choice_cost(const struct pen_sync_choice *choice,
                           const struct pen_sync_case *of,
                           struct pen_sync_cost *out);

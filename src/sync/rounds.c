@@ -106,8 +106,11 @@ double pen_rounds_grace_sec(const struct pen_rounds_options *options,
 
 /* ---- the leader ---- */
 
-/* Rule 2: of words from before a round that has begun, what was given went into
- * it, and who waited waits for it. */
+/*
+ * Applies a follower's word (rule 2). A word from before a round that has begun
+ * is void: its change went into that round, for which a waiting follower now
+ * waits.
+ */
 static void hear(struct pen_rounds *rounds, struct follower *follower)
 {
     const struct word *word = &follower->word;

@@ -4,29 +4,29 @@
 #include "group/group.h"
 
 /*
- * When members of a group merge what they have, although some are late. Each
- * tells the leader, member 0, when it has something to give; the leader begins
- * a round once enough of them have, and tells all:
+ * Rounds in which members of a group merge their changes, although some are
+ * late. Each member informs the leader, member 0, when it has a change to give;
+ * the leader begins a round once enough of them have, and informs all:
  *
  *   WAITING --- a quorum gives and waits ---> GRACE --- all are here, or the
  *      ^                                        |       grace window is over
  *      |                                        v
  *      '-------- the round has ended -------- RUNNING
  *
- * All members take part in a round, late ones with nothing. What a member gives
- * that does not wait comes along with a round, but closes none: it would make
- * others late.
+ * All members take part in a round, late ones with nothing. A change of a
+ * member that does not wait joins a round, but does not count for closing it:
+ * that would make others late.
  *
  * The grace window is `grace` times the median of what the last rounds took
  * until their quorum, no shorter than `shortest` and no longer than `longest`.
  *
  * 1. All members begin the same rounds in the same order, and a round ends on
  *    a member before the next one begins there.
- * 2. What a member had to give when it learnt that a round begins goes into
- *    that round. It told the leader, or is about to: what it told before it
- *    learnt of a round does not count for the next one.
+ * 2. A change that a member had when it learnt that a round begins goes into
+ *    that round. The leader has its word, or gets it: a word sent before the
+ *    member learnt of a round does not count for the next one.
  * 3. No member waits for ever: when all others give, wait or have left, a round
- *    begins below the quorum; when none of them gives, those who wait are
+ *    begins below the quorum; when none of them gives, the waiting ones are
  *    released without a round.
  *
  * A member that computes looks after messages when it is polled; if it does not
@@ -51,7 +51,7 @@ pen_status pen_rounds_create(const struct pen_rounds_options *options,
 void pen_rounds_free(struct pen_rounds *rounds);
 
 enum pen_rounds_post {
-    PEN_ROUNDS_GIVE,          /* goes on meanwhile */
+    PEN_ROUNDS_GIVE,          /* continues meanwhile */
     PEN_ROUNDS_GIVE_AND_WAIT, /* for the round */
     PEN_ROUNDS_WAIT,          /* for the next round, with nothing to give */
     PEN_ROUNDS_LEAVE          /* until all have left */
@@ -62,7 +62,7 @@ void pen_rounds_post(struct pen_rounds *rounds, enum pen_rounds_post post);
 enum pen_rounds_event {
     PEN_ROUNDS_NOTHING,
     PEN_ROUNDS_BEGIN,    /* a round begins here; pen_rounds_end() is due */
-    PEN_ROUNDS_RELEASED, /* who waits goes on without a round */
+    PEN_ROUNDS_RELEASED, /* waiting members continue without a round */
     PEN_ROUNDS_LEFT      /* all have left: what they gave is forgotten, and
                             nothing is under way until the next call */
 };
@@ -76,7 +76,7 @@ void pen_rounds_end(struct pen_rounds *rounds);
 /* All messages of this member have arrived. */
 bool pen_rounds_are_quiet(struct pen_rounds *rounds);
 
-/* Of the seconds that rounds took, of which there are `count`. */
+/* Computes the grace window from the seconds of the last `count` rounds. */
 double pen_rounds_grace_sec(const struct pen_rounds_options *options,
                             const double *past, size_t count);
 

@@ -21,7 +21,7 @@ struct head {
 
 _Static_assert(sizeof(struct head) == PEN_SERVER_HEAD_BYTES, "as documented");
 
-/* A message, with up to a share behind its head. */
+/* A message: its head, then up to a share of floats. */
 struct message {
     struct head head;
     float floats[];
@@ -49,7 +49,9 @@ struct link {
     struct pen_group_request receive;
 };
 
-/* What a server keeps of its share; of all shares after settling. */
+/*
+ * The vectors that a server keeps of its share; of all shares after settling.
+ */
 enum { WEIGHTS, MOMENTUM, KEPT, NUM_VECTORS };
 
 struct pen_sync {
@@ -352,7 +354,7 @@ static void answer_all(struct pen_sync *server)
     }
 }
 
-/* Who pushed gets his answer, if he may have it, before the next push. */
+/* Answers each eligible worker before accepting the next push. */
 static void serve(struct pen_sync *server)
 {
     struct pen_group *peers = server->setting->peers;
@@ -420,7 +422,10 @@ static void wait_until(struct pen_sync *server, bool (*is_done)(void *context))
     pen_group_wait(server->setting->peers, is_done, server);
 }
 
-/* Behind a restart: what the servers knew is the weights of the workers. */
+/*
+ * Sends the weights of the workers to the servers after a restart: the servers
+ * knew the same.
+ */
 static void tell(struct pen_sync *server)
 {
     server->has_to_tell = false;

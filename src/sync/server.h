@@ -12,24 +12,26 @@
  *   server    takes a push, changes its share, answers; while its own passes
  *             run, whenever poll is called
  *
- * Pushes of a worker are its clock. What a push does is SGD with the momentum
- * of the run, v <- mu v + g, w <- w - eta v (Nesterov's: eta (g + mu v)), where
- * eta comes with the push; weight decay, of all tensors, is added to the
- * gradient by the worker.
+ * Pushes of a worker are its clock. A push applies SGD with the momentum of the
+ * run, v <- mu v + g, w <- w - eta v (Nesterov's: eta (g + mu v)), where eta
+ * comes with the push; weight decay, of all tensors, is added to the gradient
+ * by the worker.
  *
  * A method on a server is its rules: the server is the object of the method,
  * and PEN_SERVER_HOOKS its hooks.
  */
 struct pen_server_rules {
-    /* Of every gradient: 1, or 1/N where N pushes are a step. */
+    /* The factor of every gradient: 1, or 1/N where N pushes are a step. */
     float scale;
 
     /* Gradients of a clock are added in the order of members and change the
      * weights together: allow() has to be 0 then. */
     bool is_together;
 
-    /* By how many clocks the worker, who pushed just now, may be ahead of the
-     * slowest when he gets his answer; NULL: by any. */
+    /*
+     * Returns how many clocks the worker that has just pushed may be ahead of
+     * the slowest when it gets its answer; NULL: any number.
+     */
     uint64_t (*allow)(void *context, const struct pen_sync *server,
                       uint32_t worker);
 
@@ -49,7 +51,8 @@ struct pen_server_rules {
     size_t context_bytes;
 };
 
-enum { PEN_SERVER_HEAD_BYTES = 16 }; /* of a push, beside the gradient */
+/* of a push, in addition to the gradient */
+enum { PEN_SERVER_HEAD_BYTES = 16 };
 
 /* Weights are there. Takes the context, also on failure; *out is untouched
  * then. */

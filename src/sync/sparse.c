@@ -200,7 +200,7 @@ static size_t add_pairs(const struct pairs *pairs, size_t end, float share,
     return j;
 }
 
-/* One tensor, part by part; its pairs lie behind `before` others. */
+/* Adds one tensor, part by part; its pairs come after `before` others. */
 static void deliver(struct pen_sparse *sparse, size_t num_pairs, size_t before,
                     size_t picked, const struct pen_collective *received,
                     size_t count, float *tensor)

@@ -5,10 +5,10 @@
 #include "sync/largest.h"
 
 /*
- * A few values of each tensor, with their places, from each member to all:
- * what compressors that pick values have in common. A message has the values of
- * all tensors, then the places in their tensors, 4 bytes each, behind the 8
- * bytes of its length.
+ * A few values of each tensor, with their places, from each member to all: the
+ * common part of compressors that pick values. A message has the 8 bytes of its
+ * length, the values of all tensors, then the places in their tensors, 4 bytes
+ * each.
  */
 struct pen_sparse {
     struct pen_compression setting;
@@ -18,7 +18,7 @@ struct pen_sparse {
     size_t *cursors; /* in the message of each member */
 };
 
-/* What waits to be sent; two vectors like what is given. */
+/* The values that wait to be sent; two vectors like the given one. */
 struct pen_sparse_waiting {
     float *values;   /* v */
     float *velocity; /* u; NULL: none */
@@ -37,9 +37,12 @@ size_t pen_sparse_bytes(const struct pen_sparse *sparse);
 /* Bytes of a message. */
 size_t pen_sparse_length(const struct pen_compression *setting, double ratio);
 
-/* What a gather of this ratio costs; `most` is the largest ratio there will be.
- * The time is that of `passes` over the vector at of->core_bytes_per_sec, and
- * of what is picked. Vectors that are kept are the caller's to add. */
+/*
+ * Computes the cost of a gather with this ratio; `most` is the largest ratio
+ * that will occur. The time is that of `passes` over the vector at
+ * of->core_bytes_per_sec, and of the picked values. The caller adds the vectors
+ * that are kept.
+ */
 void pen_sparse_cost(const struct pen_sync_case *of, double ratio, double most,
                      double passes, struct pen_mean_cost *out);
 
@@ -52,7 +55,10 @@ void pen_sparse_encode(struct pen_sparse *sparse, double ratio,
                        const struct pen_sparse_waiting *waiting,
                        struct pen_round *out);
 
-/* The mean of what all have sent; zero where nobody did. */
+/*
+ * Computes the mean of the values that were sent; zero where no member sent
+ * one.
+ */
 void pen_sparse_decode(struct pen_sparse *sparse, double ratio,
                        const struct pen_collective *received, float *vector);
 

@@ -20,7 +20,7 @@ struct pen_sync_tensor {
     float *moments[2]; /* of the optimizer; NULL: it has less */
 };
 
-/* What a checkpoint has to keep, with its name there. */
+/* A state that a checkpoint has to keep, with its name there. */
 enum pen_sync_state_kind {
     PEN_STATE_LIKE_WEIGHTS, /* a vector: one float per weight */
     PEN_STATE_PER_TENSOR,   /* floats of tensor i: firsts[i] to firsts[i+1] */

@@ -16,9 +16,9 @@ struct two_sided {
     size_t block;        /* values that are coded together */
     float *error;        /* per float of the vector */
     float *owner_error;  /* per float of the own shares, tensor by tensor */
-    size_t *firsts;      /* of a tensor there, and behind the last */
+    size_t *firsts;      /* of a tensor there, then the total */
     float *mean;         /* of a block */
-    unsigned char *code; /* for all members, one behind the other */
+    unsigned char *code; /* for all members, one after the other */
     size_t code_bytes;
     const void **pieces; /* of it */
     size_t *lengths;
@@ -34,7 +34,10 @@ static size_t code_length(const struct pen_coding *coding,
     return length + (share % block > 0 ? coding->length(share % block) : 0);
 }
 
-/* Of the message for the owner `member`, and of the one it sends. */
+/*
+ * Returns the length of the message to the owner `member`, which is that of the
+ * message from it.
+ */
 static size_t message_length(const struct pen_coding *coding,
                              const struct pen_compression *setting,
                              uint32_t member)
@@ -219,7 +222,7 @@ static void find_mean(struct two_sided *it,
     }
 }
 
-/* What the owner does, block by block; it leaves the code of the means. */
+/* Does the owner's part, block by block; leaves the code of the means. */
 static void code_means(struct two_sided *it,
                        const struct pen_collective *received)
 {
@@ -236,7 +239,7 @@ static void code_means(struct two_sided *it,
     }
 }
 
-/* What an owner has sent. */
+/* Decodes the message of an owner. */
 static void deliver(const struct two_sided *it,
                     const struct pen_collective *received, uint32_t owner,
                     float *vector)

@@ -5,20 +5,20 @@
 
 /*
  * Means of vectors whose code cannot be added up: the owner of a chunk decodes
- * it, adds in float and codes the mean again. What coding loses is kept on both
- * sides (Tang et al., DoubleSqueeze, ICML 2019, arXiv:1905.05957). Of each
- * tensor member k owns share k (pen_sum_share()):
+ * it, adds in float and codes the mean again. Both sides keep their coding
+ * errors (Tang et al., DoubleSqueeze, ICML 2019, arXiv:1905.05957). Member k
+ * owns share k of each tensor (pen_sum_share()):
  *
  *   scatter   c_i = g_i + e_i      sent: C(c_i)     e_i <- c_i - C(c_i)
  *   owner     c = mean C(c_i) + e                   e   <- c - C(c)
  *   gather    sent: C(c)           delivered: C(c)
  *
- * All that was delivered, plus e, plus the mean of the e_i, is the sum of the
- * means of all that was given.
+ * The sum of all delivered vectors, plus e, plus the mean of the e_i, is the
+ * sum of the means of all given vectors.
  *
- * A share is coded in blocks, a multiple of 4 bytes each. Messages are the
- * codes of a member's shares in the order of the tensors, behind the 8 bytes of
- * their length.
+ * A share is coded in blocks, a multiple of 4 bytes each. A message is the 8
+ * bytes of its length, then the codes of a member's shares in the order of the
+ * tensors.
  */
 struct pen_coding {
     /* INVALID where options do not go together; NULL: they do. */
@@ -44,7 +44,7 @@ struct pen_coding {
 
 enum { PEN_TWO_SIDED_ROUNDS = 2 };
 
-/* What the functions of a compressor do. */
+/* Functions of a compressor, for the table of a coding. */
 void pen_two_sided_cost(const struct pen_coding *coding,
                         const struct pen_sync_case *of,
                         struct pen_mean_cost *out);

@@ -4,9 +4,9 @@
  *
  *   a^ = bf16(a)
  *
- * with what that loses kept by who sends and by who owns (sync/two_sided.h).
- * Values that have no more than eight significant bits have an exact mean if
- * that has no more, too.
+ * where both the sender and the owner keep their rounding errors
+ * (sync/two_sided.h). Values that have no more than eight significant bits have
+ * an exact mean if that has no more, too.
  */
 #include "base/clones.h"
 #include "sync/two_sided.h"
@@ -26,7 +26,7 @@ static size_t length(size_t count)
     return (count + 1) / 2 * 4;
 }
 
-/* Infinities stay, and what is no number stays none. */
+/* Infinities stay infinities, and NaNs stay NaNs. */
 static uint16_t upper_half(float value)
 {
     uint32_t bits;

@@ -4,10 +4,10 @@
  *
  *   scale = max |a| / 7      a^ = scale * nearest(a / scale)
  *
- * two of them in a byte, with what that loses kept by who sends and by who owns
- * (sync/two_sided.h). An eighth of the floats is sent, and the scales. Values
- * that are whole multiples of their scale have an exact mean if that is one,
- * too.
+ * two of them in a byte, where both the sender and the owner keep their
+ * rounding errors (sync/two_sided.h). An eighth of the floats is sent, and the
+ * scales. Values that are whole multiples of their scale have an exact mean if
+ * that is one, too.
  */
 #include "sync/blocks.h"
 #include "sync/two_sided.h"

@@ -4,9 +4,9 @@
  *
  *   scale = max |a| / 127      a^ = scale * nearest(a / scale)
  *
- * with what that loses kept by who sends and by who owns (sync/two_sided.h). A
- * quarter of the floats is sent. Values that are whole multiples of their
- * scale have an exact mean if that is one, too.
+ * where both the sender and the owner keep their rounding errors
+ * (sync/two_sided.h). A quarter of the floats is sent. Values that are whole
+ * multiples of their scale have an exact mean if that is one, too.
  */
 #include "sync/blocks.h"
 #include "sync/two_sided.h"

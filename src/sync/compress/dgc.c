@@ -7,9 +7,9 @@
  *
  * The optimizer of the run should be SGD without momentum then. In epoch e of
  * the `warmup` first ones (0 for the first) ratio^((e + 1) / (warmup + 1)) of
- * the values are sent, behind them `ratio`: of 0.001 and 5 epochs 32 %, 10 %,
- * 3.2 %, 1 %, 0.32 %, 0.1 %. Clipping, which the paper does on each replica, is
- * the run's. With momentum 0 and no warm-up it is top-k.
+ * the values are sent, later `ratio`: with 0.001 and 5 epochs 32 %, 10 %, 3.2
+ * %, 1 %, 0.32 %, then 0.1 %. Clipping, which the paper does on each replica,
+ * is the run's. With momentum 0 and no warm-up it is top-k.
  */
 #include "sync/sparse.h"
 
@@ -49,7 +49,7 @@ static double ratio_at(const struct pen_compression *setting, uint64_t step)
     return ratio_of_epoch(setting->options.at, (double)epoch);
 }
 
-/* Of the steps behind the warm-up; memory is for all of them. */
+/* Computes the cost of steps after the warm-up; memory is that of all steps. */
 static void cost(const struct pen_sync_case *of, struct pen_mean_cost *out)
 {
     pen_sparse_cost(of, of->options[RATIO], ratio_of_epoch(of->options, 0),

@@ -1,21 +1,22 @@
 /*
- * PowerSGD: of every matrix M_i = g_i + e_i (n x m) a factor of `rank` columns
- * on each side, found by one step of power iteration from the last one,
+ * PowerSGD sends, for every matrix M_i = g_i + e_i (n x m), a factor of `rank`
+ * columns on each side, found by one step of power iteration from the previous
+ * factors,
  *
  *   P = mean M_i Q      its columns are made orthonormal (Gram-Schmidt)
  *   Q = mean M_i^T P    kept for the next step
  *   delivered: P Q^T    e_i <- M_i - P Q^T
  *
  * Both factors are linear in M_i: the same as compressing the mean. Vectors,
- * and matrices of which the factors would not be smaller, go whole beside the
+ * and matrices whose factors would not be smaller, are sent whole with the
  * first factors. Where the mean of the M_i has no more than that rank it is
  * delivered exactly.
  *
- * A column p becomes p / (|p| + 1e-8), and is made orthogonal twice: what is
- * left of one that depends on the others is rounding, and only the second time
- * sees that. So are the columns of Q before they are used: P spans the same
- * then, but its columns are further apart and lose less to rounding. A column
- * of Q that is zero would stay so, and is drawn anew.
+ * A column p becomes p / (|p| + 1e-8), and is made orthogonal twice: a column
+ * that depends on the others leaves only rounding errors, and only the second
+ * pass removes these. The columns of Q are treated alike before they are used:
+ * P then spans the same space, but its columns are further apart and lose less
+ * to rounding. A column of Q that is zero would stay so, and is drawn anew.
  */
 #include "base/clones.h"
 #include "base/random.h"
@@ -57,12 +58,12 @@ struct power_sgd {
     float *left; /* of all */
     float *right;
     float *factors; /* a row of P */
-    size_t *firsts; /* of a tensor in `right`, and behind the last */
+    size_t *firsts; /* of a tensor in `right`, then the total */
     size_t num_left;
     size_t num_right;
 };
 
-/* Of the factors of a matrix; 0: it goes whole. */
+/* Returns the rank of a matrix's factors; 0: it is sent whole. */
 static size_t rank_of(double wanted, size_t rows, size_t columns)
 {
     size_t least = rows < columns ? rows : columns;

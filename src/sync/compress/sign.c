@@ -1,14 +1,14 @@
 /*
  * Sign: one bit per value and one scale per block of 65536 of a share of a
- * tensor, with what that loses kept by who sends and by who owns
+ * tensor, where both the sender and the owner keep their coding errors
  * (sync/two_sided.h),
  *
  *   C(c) = ||c||_2 / sqrt(d) * sign(c)     d values, sign(0) = +1
  *
- * so that C(c) is as long as c. It is what 1-bit Adam sends behind its warm-up,
- * 1/32 of the floats; there a share has one scale, here a block stays in the
- * cache. Used under another method it is sign SGD with error feedback on both
- * sides. Values of the same size keep it: their mean is exact.
+ * so that C(c) is as long as c. 1-bit Adam sends this after its warm-up, 1/32
+ * of the floats; there a share has one scale, here a block stays in the cache.
+ * Used under another method it is sign SGD with error feedback on both sides.
+ * Values of the same size keep it: their mean is exact.
  */
 #include "base/bits.h"
 #include "base/clones.h"

@@ -1,13 +1,13 @@
 /*
- * Top-k: of every tensor each replica sends the values of largest size, `ratio`
- * of them, with their places; the rest waits in the error e_i,
+ * Top-k: each replica sends the share `ratio` of each tensor's values, those of
+ * largest size, with their places; the rest waits in the error e_i,
  *
  *   a_i = g_i + e_i     sent: the k largest |a_i|     e_i <- the rest
  *
- * What is delivered is the mean of what was sent: what some have at a place,
- * added in the order of the members. Of equal values the first are taken. With
- * ratio 1 it is the exact mean. Less is sent than for the mean itself while
- * ratio is below 1 / replicas.
+ * The delivered vector is the mean of the sent ones: at each place, the values
+ * of the members that sent one are added in the order of the members. Among
+ * equal values the first are taken. With ratio 1 it is the exact mean. Less is
+ * sent than for the mean itself while ratio is below 1 / replicas.
  */
 #include "sync/sparse.h"
 

@@ -1,11 +1,11 @@
 /*
  * ASGD, asynchronous SGD on a parameter server (server.h): a worker's gradient
- * changes the weights when it comes, whatever the others did meanwhile,
+ * changes the weights when it arrives, regardless of the other workers,
  *
  *   w <- w - eta g_i(w as worker i got it)
  *
- * with the momentum of the run, if it has one, kept by the server. Nobody
- * waits for other workers; how old a gradient is depends on their speeds.
+ * with the momentum of the run, if it has one, kept by the server. No worker
+ * waits for another; how old a gradient is depends on their speeds.
  *
  * With one worker it is SGD.
  */

@@ -137,7 +137,7 @@ static void poll(struct pen_sync *sync)
     (void)is_over(sync);
 }
 
-/* None: what a step needs of the others they send anew. */
+/* Adds no states: neighbours send everything that a step needs anew. */
 static void states(struct pen_sync *sync, struct pen_sync_states *out)
 {
     (void)sync;

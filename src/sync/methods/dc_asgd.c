@@ -1,7 +1,7 @@
 /*
  * DC-ASGD, asynchronous SGD with delay compensation: as asgd.c, but a gradient
- * is corrected for what the server's weights w moved since worker i got his,
- * w_i, with its own square in place of the Hessian,
+ * is corrected for the move of the server's weights w since worker i got its
+ * copy w_i, with its own square in place of the Hessian,
  *
  *   w <- w - eta (g + lambda g*g*(w - w_i))
  *

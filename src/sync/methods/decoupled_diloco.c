@@ -1,15 +1,15 @@
 /*
  * Decoupled DiLoCo: DiLoCo whose rounds do not wait for every replica. A round
  * closes when a quorum of replicas has come and a grace window is over
- * (sync/rounds.h). With the contributors C of a round, and what each of them
- * moved since the weights b_i that it set out from,
+ * (sync/rounds.h). With the contributors C of a round, each of which has moved
+ * from weights b_i to x_i,
  *
  *   D = sum_C(w_i (b_i - x_i)) / sum_C(w_i)       w_i: tokens it saw for that
  *   v <- mu v + D        theta <- theta - lr (D + mu v)        x_i <- theta
  *
  * added in the order of replicas (sync/merge.h). A replica that comes when its
  * round is closed is late: with late=0 its change is folded into the next
- * round, and it goes on from theta at once; with late=1 the change is
+ * round, and it continues from theta at once; with late=1 the change is
  * discarded, and the replica waits for the next round, so that it is in time
  * from there on.
  *
@@ -239,7 +239,7 @@ static bool is_between_rounds(void *context)
     return !sync->is_in_round;
 }
 
-/* What this replica moved joins what waits. */
+/* Adds this replica's move to the change that waits. */
 static void add_change(struct pen_sync *sync)
 {
     bool is_first = get(sync, STEPS) == 0;
@@ -277,7 +277,7 @@ static void take_weights(struct pen_sync *sync)
     set(sync, MISSED, 0);
 }
 
-/* What waited when all had left is told again. */
+/* Announces again a change that waited when all others had left. */
 static void return_to_rounds(struct pen_sync *sync)
 {
     if (sync->has_to_post)
@@ -395,7 +395,10 @@ static void take(const struct pen_sync_values *values, bool are_changes,
                    count, state[0], state[1]);
 }
 
-/* Of islands the coordinator knows who is in time. */
+/*
+ * Refuses options about lateness: between islands the coordinator decides which
+ * island is in time.
+ */
 static const char *refuse(const struct pen_sync_values *values,
                           uint32_t interval)
 {

@@ -1,14 +1,14 @@
 /*
  * DSSP, dynamic stale synchronous parallel: as ssp.c, with a bound between
  * s_low and s_high. When the fastest worker is more than s_low clocks ahead,
- * the server chooses how many more, r in 0..s_high - s_low, he may take before
- * he waits: with the last times between pushes, I_f of him and I_s of the
- * slowest, the r for which
+ * the server chooses how many more, r in 0..s_high - s_low, it may take before
+ * it waits: with the last times between pushes, I_f of the fastest and I_s of
+ * the slowest, the r for which
  *
  *   wait(r) = time from now + r I_f to the next push of the slowest,
- *             which come at (his last) + I_s, + 2 I_s, ...
+ *             which come at (its last) + I_s, + 2 I_s, ...
  *
- * is least. No worker gets an answer who is more than s_high ahead, so that at
+ * is least. No worker that is more than s_high ahead gets an answer, so that at
  * any time the clocks differ by s_high + 1 at most. Published: bounds about 3
  * and 15.
  *
@@ -28,9 +28,9 @@ static const struct pen_sync_option options[] = {
     [HIGH] = {"s_high", 15, 0, 1e9, true, "largest number of clocks ahead"},
 };
 
-/* What a server knows of a worker's pace. */
+/* The pace of a worker, as a server knows it. */
 struct pace {
-    int64_t last_ns; /* when he pushed; 0: never */
+    int64_t last_ns; /* time of its last push; 0: none */
     int64_t between_ns;
     uint64_t granted; /* pushes beyond the lower bound */
 };

@@ -12,14 +12,14 @@
  * Between two steps the weights of EAMSGD are that point. The weight decay of
  * the run is part of g.
  *
- * Every replica has the centre. A force needs only that and the own weights, so
- * sum d_i is under way during the next tau steps, and nobody waits for it but
- * at the next exchange. A compressor works on x_i - c; what it keeps, c gets
- * later.
+ * Every replica has the centre. A force needs only the centre and the own
+ * weights, so sum d_i is under way during the next tau steps, and replicas wait
+ * for it only at the next exchange. A compressor works on x_i - c; what it
+ * keeps, c gets later.
  *
  * Published: beta about 0.9, tau from 1 to 64, delta about 0.99. The model is
- * the centre. c + sum x_i is the same before and behind an exchange; beta = 0
- * is N runs apart; N = 1 with beta = 1/2 averages replica and centre.
+ * the centre. c + sum x_i is the same before and after an exchange; beta = 0 is
+ * N runs apart; N = 1 with beta = 1/2 averages replica and centre.
  */
 #include "sync/method.h"
 
@@ -144,7 +144,10 @@ static void settle(struct pen_sync *sync)
     (void)is_settled(sync);
 }
 
-/* What is sent of a replica, and its own half of the force. */
+/*
+ * Computes how far a replica is from the centre, which it sends, and applies
+ * its own half of the force.
+ */
 static void move_apart(const struct pen_sync_setting *setting,
                        uint32_t num_replicas, const float *centre, float *apart)
 {

@@ -4,7 +4,7 @@
  *
  *   x_i <- (x~_{i-1} + x_i + x~_{i+1}) / 3 - eta U(g_i(x_i))
  *
- * Behind step k, for every tensor w, with what was sent last at step l:
+ * After step k, for every tensor w, last sent as w_l at step l:
  *
  *   thr <- thr * horizon           (or a constant)
  *   if | ||w|| - ||w_l|| | >= thr or k < warmup:
@@ -12,7 +12,7 @@
  *       slope = | ||w|| - ||w_l|| | / (k - l)
  *       thr <- mean of the last two slopes
  *
- * Nobody waits for anybody: what is mixed depends on speeds. With wait = 1
+ * No replica waits for another: the result depends on speeds. With wait = 1
  * each step waits for the puts of the neighbours' last step, which makes it
  * deterministic. Copies begin with the common start, so nothing has to be sent
  * at first. The model is the mean of all.
@@ -27,8 +27,8 @@
  *
  *   | steps done | slot 0: stamps, weights | slot 1 (wait = 1) |
  *
- * A tensor's stamp is put behind it: the step of the weights. Who waits may be
- * one step behind his neighbour: hence two slots, in turn.
+ * A tensor's stamp, the step of the weights, is put after it. A replica that
+ * waits may be one step later than its neighbour: hence two slots, in turn.
  */
 #include "sync/neighbours.h"
 
@@ -50,7 +50,7 @@ static const struct pen_sync_option options[] = {
 
 enum { MEAN_CHANNEL };
 
-/* What is kept of a tensor: floats, for a checkpoint. */
+/* The numbers kept for a tensor, as floats for a checkpoint. */
 enum { SENT_NORM, SENT_AT, LEVEL, SLOPE, NUM_KEPT };
 
 /* Share of the messages that were sent on CIFAR-10; other trainings differ. */
@@ -125,7 +125,7 @@ static void put_tensor(struct pen_sync *sync, size_t tensor, uint64_t step)
     }
 }
 
-/* Behind all puts of the steps so far. */
+/* Puts the number of steps done, after all puts of these steps. */
 static void put_step(struct pen_sync *sync)
 {
     for (uint32_t side = 0; side < sync->degree; side++) {
@@ -151,15 +151,17 @@ static void wait_for_neighbours(struct pen_sync *sync)
         pen_group_wait(sync->setting->peers, have_neighbours_come, sync);
 }
 
-/* Who waits takes what was put behind the last step; else what is not there
- * yet. */
+/*
+ * Returns whether a tensor is to be taken. A replica that waits takes the puts
+ * of the last step; any other takes those it has not taken yet.
+ */
 static bool is_new(const struct pen_sync *sync, uint64_t came, uint64_t taken)
 {
     return came != 0 &&
            (sync->num_slots == 2 ? came == sync->step : came != taken);
 }
 
-/* What came since, into the copies. */
+/* Copies the tensors that have come since. */
 static void take(struct pen_sync *sync)
 {
     const struct pen_sync_setting *setting = sync->setting;
@@ -351,7 +353,7 @@ static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
         put_step(sync);
 }
 
-/* Behind it everything that was put lies in the copies. */
+/* Completes all puts: afterwards their tensors are in the copies. */
 static void settle(struct pen_sync *sync)
 {
     if (sync->degree == 0)

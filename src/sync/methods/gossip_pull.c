@@ -1,13 +1,13 @@
 /*
- * Gossip by pulling: behind every step each replica takes the mean of its own
+ * Gossip by pulling: after every step each replica takes the mean of its own
  * weights and those of one other, j, which is drawn anew each time,
  *
  *   x_i <- x_i - eta U(g_i(x_i))        x_i <- (x_i + x_j) / 2
  *
- * U is the optimizer of the run. All members draw all choices from the seed
- * and the step, so that who is asked sends without being asked: V on average,
- * N - 1 times that at most. Nothing keeps the mean but chance: some replicas
- * are asked by many and others by none. The model is the mean of all.
+ * U is the optimizer of the run. All members draw all choices from the seed and
+ * the step, so that the chosen replica sends without a request: V on average, N
+ * - 1 times that at most. Nothing keeps the mean but chance: some replicas are
+ * chosen by many and others by none. The model is the mean of all.
  *
  * Two replicas average their weights at every step: with SGD this is
  * synchronous SGD.
@@ -37,7 +37,7 @@ static void cost(const struct pen_sync_case *of,
     out->bytes = of->num_replicas > 1 ? weights : 0;
     out->legs = of->num_replicas > 1 ? 1 : 0;
     out->extra = mean->extra + 2 * weights;
-    out->staleness = INFINITY; /* by luck: nobody may pull from this one */
+    out->staleness = INFINITY; /* by chance no replica may pull from this one */
     out->waits_for_slowest = true;
 }
 
@@ -80,7 +80,10 @@ static size_t bytes(const struct pen_sync *sync)
            pen_average_bytes(sync->plain);
 }
 
-/* Whom a member asks: any other, each as likely. */
+/*
+ * Returns the member that a member pulls from: any other, with equal
+ * probability.
+ */
 static uint32_t draw(const struct pen_sync_setting *setting, uint64_t step,
                      uint32_t member)
 {
@@ -125,7 +128,7 @@ static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
     pen_sync_write_weights(setting, sync->own);
 }
 
-/* None: choices follow from the step. */
+/* Adds no states: choices follow from the step. */
 static void states(struct pen_sync *sync, struct pen_sync_states *out)
 {
     (void)sync;

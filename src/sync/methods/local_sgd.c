@@ -1,6 +1,6 @@
 /*
- * Local SGD: every replica takes H steps of the run's optimizer, U, alone;
- * then all go on from their mean,
+ * Local SGD: every replica takes H steps of the run's optimizer, U, alone; then
+ * all continue from their mean,
  *
  *   x_i <- x_i - eta U(g_i(x_i))      every H steps: x_i <- mean x_i
  *
@@ -80,7 +80,7 @@ static void cost_with(const struct pen_sync_case *of,
     out->waits_for_slowest = true;
 }
 
-/* Of the two phases of post-local SGD the second. */
+/* Computes the cost of the second phase of post-local SGD. */
 static void cost(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out)
 {
@@ -219,7 +219,10 @@ static void average_moment(struct pen_sync *sync, int which)
     }
 }
 
-/* Of the first `start` steps each is due. */
+/*
+ * Returns whether a synchronisation is due, as it is at each of the first
+ * `start` steps.
+ */
 static bool is_due(const struct pen_sync *sync, const struct pen_sync_step *at,
                    uint64_t interval)
 {

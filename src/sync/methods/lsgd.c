@@ -35,16 +35,17 @@ enum { UP = PEN_COLLECTIVE_CHANNELS, DOWN };
 struct pen_sync {
     const struct pen_sync_setting *setting;
     uint32_t head;       /* the communicator of this group */
-    uint32_t num_others; /* members of the group beside it */
+    uint32_t num_others; /* members of the group other than it */
     struct pen_subgroup heads;
     struct pen_collective *collective; /* of the heads; NULL elsewhere */
     float *vector;
-    float *staged; /* of a head: gradients of the others, one behind another */
+    /* only on a head: gradients of the other members, in order */
+    float *staged;
     struct pen_group_request *requests;
     size_t num_requests;
 };
 
-/* What a communicator sends: no replica sends more. */
+/* Computes the cost of a communicator: no replica sends more. */
 static void cost(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out)
 {
@@ -84,7 +85,7 @@ static void find_place(struct pen_sync *sync)
     sync->num_others = (left < group ? left : group) - 1;
 }
 
-/* Of a head alone. */
+/* Allocates the parts that only a head has. */
 static pen_status make_head(struct pen_sync *sync)
 {
     const struct pen_sync_setting *setting = sync->setting;
@@ -139,7 +140,7 @@ static bool is_quiet(void *context)
 
 /* ---- a head ---- */
 
-/* Of a member of the group: 0 is the head. */
+/* Returns the vector of a member of the group: 0 is the head. */
 static float *vector_of(struct pen_sync *sync, uint32_t member)
 {
     return member == 0 ? sync->vector

@@ -1,14 +1,14 @@
 /*
  * PALSGD, pseudo-asynchronous local SGD: DiLoCo with a longer interval, and
- * between two synchronisations pulls that no message is needed for. At each
- * inner step, with probability p and for each replica by itself,
+ * between two synchronisations pulls that need no message. At each inner step,
+ * with probability p and for each replica by itself,
  *
  *   x_i <- x_i - c (x_i - theta)        c = alpha eta / p, at most 1
  *
  * takes the place of the optimizer's step; theta are the common weights as the
  * last outer step left them, eta is the learning rate. That is the published
- * algorithm, which computes no gradient then. Here it is there already: with
- * instead=0 the optimizer uses it, and the pull comes behind. Whether a replica
+ * algorithm, which computes no gradient then. Here the gradient exists already:
+ * with instead=0 the optimizer uses it, and the pull follows. Whether a replica
  * is pulled follows from the seed, the step and its number, so that nothing is
  * kept. The outer step is DiLoCo's.
  *

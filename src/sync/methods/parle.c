@@ -16,7 +16,7 @@
  *
  * gamma and rho shrink by 1 - 1/(2B) every L steps; B is the number of batches
  * in which one replica passes over all samples. xbar is needed L steps later,
- * and is under way meanwhile. eta' is the learning rate of the run. u goes on
+ * and is under way meanwhile. eta' is the learning rate of the run. u is kept
  * when y is set. With a compressor xbar moves by the mean of what the anchors
  * moved.
  *
@@ -37,11 +37,11 @@
  *   v <- 0.9 v + g       y <- y - lr (g + v)
  *   x_a <- y             xbar <- mean x_a
  *
- * with s = (1 + 0.5 / B)^floor(t / L), gamma = min(1, 0.01 s) and
- * rho = min(10, 0.01 L n s). lr is the learning rate of the run. It differs
- * from the paper in what is tested as it is: the synchronising step moves y,
- * not x_a; t counts tensors, T of them a step, so that the forces grow T times
- * as fast; z goes on; and two means are exchanged instead of one.
+ * with s = (1 + 0.5 / B)^floor(t / L), gamma = min(1, 0.01 s) and rho = min(10,
+ * 0.01 L n s). lr is the learning rate of the run. It differs from the paper in
+ * what is tested as it is: the synchronising step moves y, not x_a; t counts
+ * tensors, T of them a step, so that the forces grow T times as fast; z is not
+ * reset; and two means are exchanged instead of one.
  *
  * The weight decay of the run is part of grad f(y) in both.
  *

@@ -36,7 +36,7 @@ struct pen_sync {
     struct pen_average *plain;
     uint32_t degree;
     uint32_t num_hops; /* 1, 2, 4 ... below the members; 0: to all */
-    size_t length;     /* floats of a share: x, and w behind it */
+    size_t length;     /* floats of a share: x, then w */
     float *x;
     float *mean;
     double weight;  /* w, for a checkpoint */
@@ -184,7 +184,10 @@ static bool is_over(void *context)
     return pen_group_is_done(peers, sync->sends, sync->degree) && have_come;
 }
 
-/* In the order of members: then all have the same bits who add the same. */
+/*
+ * Sorts the terms by member, so that replicas that add the same terms are
+ * bit-identical.
+ */
 static void order_terms(struct pen_sync *sync)
 {
     const struct pen_group *peers = sync->setting->peers;

@@ -4,8 +4,8 @@
  *
  *   w <- w - (eta / N) g_i(w as worker i got it)
  *
- * so that a clock of all N workers is one step, and a worker who is more than s
- * clocks ahead of the slowest gets his answer only when the slowest has come
+ * so that a clock of all N workers is one step, and a worker that is more than
+ * s clocks ahead of the slowest gets its answer only when the slowest has come
  * near enough. At any time the clocks differ by s + 1 at most.
  *
  * With s = 0 the gradients of a clock are added in the order of members before

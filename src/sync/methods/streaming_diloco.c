@@ -1,8 +1,8 @@
 /*
  * Streaming DiLoCo: the weights are cut into P fragments of whole tensors, and
  * each has outer steps of its own, every H steps, at another time than the
- * others. What a fragment f moved sets out tau steps before it is needed, and
- * travels behind the inner steps in between:
+ * others. The move of a fragment f is sent tau steps before it is needed, and
+ * travels during the inner steps in between:
  *
  *   step t - tau   D_f = mean(theta_f - x_i,f) sets out
  *   step t         v_f <- mu v_f + D_f
@@ -107,7 +107,7 @@ static bool is_due(const struct pen_sync *sync, uint32_t fragment,
     return step % interval == offset;
 }
 
-/* What was due before the first step could set out is left out. */
+/* Skips fragments that were due before the first step could send them. */
 static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
 {
     for (uint32_t i = 0; i < sync->outer.num_parts; i++) {
