@@ -201,7 +201,10 @@ static size_t word_length(const char *text, size_t length)
     return at;
 }
 
-/* What joining in windows has to know of all pairs; see join_window(). */
+/*
+ * Ranks of all pairs by id, as joining in windows needs them; see
+ * join_window().
+ */
 static pen_status rank_ids(struct pen__bpe *bpe)
 {
     uint32_t count = bpe->vocab->num_ids;
@@ -461,20 +464,20 @@ static void join_candidate(const struct pen__bpe *bpe,
 }
 
 /*
- * A word in windows. Text behind the window may join what is at its end, so the
- * last symbols are open: those behind `edge`. A pair is joined only where the
- * whole word would join it, too:
+ * A word in windows. Text after the window may join the symbols at its end, so
+ * the last symbols are open: those after `edge`. A pair is joined only where
+ * the whole word would join it, too:
  *
  *   1. Before a pair of rank k is joined, the symbol at the edge becomes open
  *      while a pair with it on the left has a rank below k: it might have been
  *      joined to its right already. Of equal ranks the left one goes first.
  *   2. A pair at the edge becomes open, too, if what it is joined to could be
- *      joined to its right before other pairs of rank k: what would be to its
- *      right by then is not known.
+ *      joined to its right before other pairs of rank k: its right neighbour
+ *      by then is unknown.
  *
- * What is joined later over the edge is one token, no longer than the longest.
- * So symbols that are farther from the edge than that are final, and the open
- * ones are as the whole word has them at some time.
+ * A later join over the edge makes one token, no longer than the longest.
+ * Symbols that are farther from the edge than that are therefore final, and the
+ * open ones are as the whole word has them at some time.
  */
 static uint32_t least_right(const struct pen__bpe *bpe, uint32_t id)
 {
@@ -721,8 +724,9 @@ void pen__bpe_encode(const struct pen__bpe *bpe, struct pen__bpe_work *work,
 }
 
 /*
- * The bytes up to the end of the word that is under way: a U+2581 that follows
- * something else. `length` when it is not there; *is_found tells.
+ * Returns the bytes up to the end of the word that is under way: a U+2581 that
+ * follows another character. `length` when there is none; *is_found says
+ * whether there is one.
  */
 static size_t rest_of_word(const struct pen__bpe *bpe,
                            struct pen__bpe_work *work, const char *text,

@@ -13,7 +13,7 @@
  *
  * Three dialects share it. Byte-level (GPT-2): a symbol is a byte. Characters
  * with byte fallback (tokenizer.json of Llama-2): an unknown character becomes
- * its bytes before joining. SentencePiece: it becomes its bytes behind joining.
+ * its bytes before joining. SentencePiece: it becomes its bytes after joining.
  */
 
 struct pen__pair {
@@ -45,7 +45,9 @@ struct pen__bpe {
 
 #define PEN__META "\xe2\x96\x81" /* U+2581, written for a space */
 
-/* What one thread needs to encode; words seen lately are not encoded anew. */
+/*
+ * The buffers with which one thread encodes; recent words are not encoded anew.
+ */
 struct pen__bpe_work;
 
 pen_status pen__bpe_work_create(struct pen__bpe_work **out);

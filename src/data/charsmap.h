@@ -40,8 +40,8 @@ size_t pen__charsmap_find(const struct pen__charsmap *map, const char *text,
                           size_t length, const char **to);
 
 /*
- * The one with the longest key; *is_open when text behind this one could make
- * it longer.
+ * Finds the entry with the longest key; *is_open when later text could make it
+ * longer.
  */
 size_t pen__charsmap_find_longest(const struct pen__charsmap *map,
                                   const char *text, size_t length,

@@ -5,12 +5,12 @@
  *   block ─► raw ─► normalizer ─► normalized ─► levels[0] ... ─► model ─► ids
  *
  * Every station holds back the end of what it has when text that is not there
- * yet could change its decision, and nothing else. So the ids do not depend on
- * where blocks end: a text in one block, which is its own end, is the reference
- * for all other ways to feed it (tests/property/data_stream.c).
+ * yet could change its decision, and nothing else. Therefore the ids do not
+ * depend on where blocks end: a text in one block, which is its own end, is the
+ * reference for all other ways to feed it (tests/property/data_stream.c).
  *
- * A station that is given its last block begins anew with the next one. What is
- * passed on is a block of a piece: the next station need not see it whole.
+ * A station that is given its last block begins anew with the next one.
+ * Stations pass on blocks of pieces: the next one need not see a piece whole.
  */
 #include "data/nfc.h"
 #include "data/normalize.h"
@@ -30,7 +30,7 @@
 struct cut_state {
     struct pen_text held;
     bool has_token; /* there was one in this text */
-    bool swallows;  /* white space behind the last one */
+    bool swallows;  /* white space after the last match */
 };
 
 /* One level of splitting: the piece that is under way. */
@@ -149,7 +149,7 @@ static pen_status encode_piece(struct pen_encoder *encoder,
 static pen_status split(struct pen_encoder *encoder, size_t level,
                         struct pen__block block, bool is_first);
 
-/* What is between matches: it need not be complete to be passed on. */
+/* Passes on the text between matches, which may be incomplete. */
 static pen_status split_rest(struct pen_encoder *encoder, size_t level,
                              struct pen__block rest, bool is_first)
 {
@@ -161,7 +161,7 @@ static pen_status split_rest(struct pen_encoder *encoder, size_t level,
     return split(encoder, level + 1, rest, is_first);
 }
 
-/* Passes on the end of a block behind its last match, from `done`. */
+/* Passes on the end of a block after its last match, from `done`. */
 static pen_status end_block(struct pen_encoder *encoder, size_t level,
                             const struct pen__block *block, size_t done,
                             size_t stop)
@@ -382,7 +382,7 @@ static size_t skip_spaces(const char *text, size_t at, size_t length)
 typedef pen_status part_function(struct pen_encoder *encoder,
                                  struct pen__block block, bool is_first);
 
-/* The next place at or behind `at` where an added token may begin. */
+/* Returns the next place, from `at` on, where an added token may begin. */
 static size_t next_added(const struct pen__added_set *set,
                          const struct pen__block *block, size_t at)
 {

@@ -26,7 +26,9 @@ struct pen__block {
 /* The most that a step holds back: text without a safe place to cut. */
 #define PEN__HOLD_MAX ((size_t)16 << 20)
 
-/* The held text with the block behind it; the block when nothing is held. */
+/*
+ * Returns the held text followed by the block; the block when nothing is held.
+ */
 static inline struct pen__block pen__hold_join(struct pen_text *held,
                                                struct pen__block block)
 {
@@ -37,8 +39,8 @@ static inline struct pen__block pen__hold_join(struct pen_text *held,
 }
 
 /*
- * Holds what is behind the first `done` bytes of a block that was joined.
- * False when that is more than PEN__HOLD_MAX.
+ * Holds the bytes that follow the first `done` ones of a joined block. False
+ * when they are more than PEN__HOLD_MAX.
  */
 static inline bool pen__hold_keep(struct pen_text *held,
                                   struct pen__block joined, size_t done)

@@ -19,7 +19,7 @@
 #define FILE_MAX PEN__IMAGE_FILE_MAX
 #define SIDE_MAX (1u << 12)
 
-/* What a kind of file says of itself. */
+/* The header that a kind of file must have. */
 struct form {
     uint32_t magic;
     uint32_t num_dims;
@@ -62,7 +62,7 @@ static uint64_t count_numbers(const struct form *form, const uint32_t *dims)
     return count;
 }
 
-/* Reads the dimensions; the numbers are what stands behind them. */
+/* Reads the dimensions; the numbers follow them. */
 static pen_status check_head(const struct pen_text *file,
                              const struct form *form, uint32_t *dims,
                              struct pen_text *why)

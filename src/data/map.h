@@ -22,8 +22,7 @@ pen_status pen__map_init(struct pen__map *out, const char *path,
 void pen__map_release(struct pen__map *map);
 
 /*
- * What was read so far need not stay in the memory of this process. It may be
- * read again.
+ * Lets the kernel drop the pages that were read so far. They may be read again.
  */
 void pen__map_forget(const struct pen__map *map);
 

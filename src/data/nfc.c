@@ -1,10 +1,10 @@
 /*
- * Unicode normalization form C (UAX #15): decompose, order the marks behind
- * each starter by their class, compose again. Hangul by arithmetic.
+ * Unicode normalization form C (UAX #15): decompose, order the marks after each
+ * starter by their class, compose again. Hangul by arithmetic.
  *
  * Most characters are calm: form C neither replaces them nor joins them to the
- * one before. A text is cut before them, and only a calm character with others
- * behind it is worked on.
+ * one before. A text is cut before them, and only a calm character that others
+ * follow is worked on.
  */
 #include "data/nfc.h"
 
@@ -122,7 +122,7 @@ static void insert_marks(uint32_t *marks, size_t count)
     }
 }
 
-/* So does counting, which takes no longer for a million of them. */
+/* Sorts by counting, which takes no longer for a million marks. */
 static bool count_marks(uint32_t *marks, size_t count)
 {
     size_t places[257] = {0};
@@ -166,7 +166,7 @@ static int compare_join(const void *key, const void *item)
     return (a->second > b->second) - (a->second < b->second);
 }
 
-/* What two characters compose; 0 when nothing. */
+/* Returns the composition of two characters, or 0. */
 static uint32_t join_of(uint32_t first, uint32_t second)
 {
     if (first - L_BASE < L_COUNT && second - V_BASE < V_COUNT)
@@ -186,7 +186,7 @@ static void compose(struct stretch *stretch)
     uint32_t *characters = stretch->characters;
     size_t starter = SIZE_MAX;
     size_t kept = 0;
-    uint8_t before = 0; /* class of the last kept behind the starter */
+    uint8_t before = 0; /* class of the last mark kept after the starter */
     for (size_t i = 0; i < stretch->count; i++) {
         uint32_t character = characters[i];
         uint8_t value = class_of(character);

@@ -15,8 +15,8 @@ size_t pen__nfc_calm(const char *text, size_t length);
 void pen__nfc_add(struct pen_text *out, const char *text, size_t length);
 
 /*
- * Length of the beginning whose form C no text behind could change: up to the
- * last character that begins anew.
+ * Returns the length of the beginning whose form C no later text could change:
+ * up to the last character that begins anew.
  */
 size_t pen__nfc_decided(const char *text, size_t length);
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What NFC needs of the Unicode database; each list is ordered. */
+/* The parts of the Unicode database that NFC needs; each list is ordered. */
 
 /*
  * Characters [first, last] have this canonical combining class. Class 0 is

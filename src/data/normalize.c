@@ -34,7 +34,10 @@ static void prepend(const struct pen__normal_step *step,
     *done = block->length;
 }
 
-/* The end of what no match can reach into that ends behind the block. */
+/*
+ * Returns the end of the text that no match can reach which ends after the
+ * block.
+ */
 static size_t end_of_rest(const struct pen__block *block, size_t done,
                           size_t size)
 {

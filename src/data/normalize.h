@@ -15,7 +15,7 @@ enum pen__fault {
     PEN__FAULT_UNCUT   /* no safe place to cut within PEN__HOLD_MAX */
 };
 
-/* A normalized document may be so many times as long, and this much more. */
+/* A normalized document may be N times as long, and this much more. */
 #define PEN__GROWTH_MAX 32u
 #define PEN__GROWTH_FREE ((uint64_t)64 << 10)
 

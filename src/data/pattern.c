@@ -179,7 +179,7 @@ pen_status pen__pattern_find(const struct pen__pattern *pattern,
     if (result < 0 && !is_open)
         return PEN_INVALID;
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(matcher->data);
-    /* \K in a look-ahead may put the beginning behind the end. */
+    /* \K in a look-ahead may put the beginning after the end. */
     if (ends[0] < from || ends[1] < ends[0])
         return PEN_INVALID;
     *out = (struct pen__match){ends[0], ends[1], is_open};

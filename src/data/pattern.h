@@ -19,7 +19,7 @@ pen_status pen__pattern_create(const char *text, size_t length,
                                struct pen__pattern **out, struct pen_text *why);
 void pen__pattern_free(struct pen__pattern *pattern);
 
-/* What one thread needs to match any patterns. */
+/* The buffers with which one thread matches any patterns. */
 struct pen__matcher;
 
 pen_status pen__matcher_create(struct pen__matcher **out);
@@ -32,9 +32,9 @@ struct pen__match {
 };
 
 /*
- * The first match in checked UTF-8 at or behind `from`. In a block that is not
- * the end a match is found only if no text behind the block could change it.
- * PEN_INVALID when the pattern needs more work than allowed.
+ * Finds the first match in checked UTF-8 from `from` on. In a block that is not
+ * the last, a match is found only if no later text could change it. PEN_INVALID
+ * when the pattern needs more work than allowed.
  */
 pen_status pen__pattern_find(const struct pen__pattern *pattern,
                              struct pen__matcher *matcher,
@@ -49,7 +49,7 @@ pen_status pen__pattern_find(const struct pen__pattern *pattern,
 size_t pen__pattern_keeps(const struct pen__pattern *pattern,
                           const struct pen__block *block, size_t done);
 
-/* Whether a search may go on behind text in which no match begins. */
+/* Returns whether a search may skip text in which no match begins. */
 bool pen__pattern_may_skip(const struct pen__pattern *pattern);
 
 #endif

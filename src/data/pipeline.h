@@ -8,7 +8,7 @@
 #include "data/unigram.h"
 
 /*
- * What a tokenizer is made of, whatever file it came from:
+ * The stations of a tokenizer, whatever file it came from:
  *
  *   text ─► added tokens cut out ─► normalized ─► added tokens again
  *                                                  └─► split ─► model ─► ids
@@ -52,7 +52,7 @@ struct pen__split_step {
     bool is_split; /* META: before every U+2581 */
 };
 
-/* What decoding does to the space that encoding puts in front. */
+/* The treatment, in decoding, of the space that encoding puts in front. */
 enum pen__prefix_rule {
     PEN__PREFIX_KEPT,
     PEN__PREFIX_SPACE, /* one space at the beginning of the text goes */
@@ -94,7 +94,7 @@ struct pen_tokenizer {
     size_t longest_token; /* bytes */
 
     struct pen__added_set raw;        /* found before normalization */
-    struct pen__added_set normalized; /* found behind it */
+    struct pen__added_set normalized; /* found after it */
     bool *is_added;                   /* (num_ids) */
     bool *is_silent;                  /* (num_ids): decodes to nothing */
 

@@ -40,8 +40,8 @@ struct pen_sampler_options {
     enum pen_split_part part;
     /*
      * Shares of the parts, such as {949, 50, 1}, in this order from the
-     * beginning of each file; all 0: everything is train. A file that tells
-     * documents apart is split between documents.
+     * beginning of each file; all 0: everything is train. A file with documents
+     * is split between documents.
      */
     double split[PEN_SPLIT_PARTS];
 };
@@ -58,9 +58,10 @@ uint64_t pen_sampler_shuffle(uint64_t seed, uint64_t source, uint64_t epoch,
                              uint64_t index, uint64_t count);
 
 /*
- * Of several files, each sample comes from the one that is furthest behind its
- * weight, the first of equals. On failure *out is untouched: a file has no
- * sequence in this part, or a weight is below 1/65536 of all.
+ * Makes a sampler. With several files, each sample comes from the one that lags
+ * most relative to its weight, the first among equals. On failure *out is
+ * untouched: a file has no sequence in this part, or a weight is below 1/65536
+ * of all.
  */
 pen_status pen_sampler_create(const struct pen_sample_source *sources,
                               size_t num_sources,
@@ -71,7 +72,7 @@ void pen_sampler_free(struct pen_sampler *sampler);
 /* Sequences of one source in this part: its samples per epoch. */
 uint64_t pen_sampler_epoch(const struct pen_sampler *sampler, size_t source);
 
-/* Where a sample stands. */
+/* The place of a sample. */
 struct pen_sample_place {
     size_t source;
     uint64_t epoch;

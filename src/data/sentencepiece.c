@@ -357,8 +357,8 @@ static uint32_t rank_of(double score)
 }
 
 /*
- * Characters inside pieces that have no piece of their own take part in
- * joining too: they get ids behind the vocabulary.
+ * Adds a character inside pieces that is not a piece itself, with an id after
+ * the vocabulary: such characters take part in joining, too.
  */
 static pen_status publish_character(struct reader *reader, const char *text,
                                     size_t size)
@@ -543,7 +543,7 @@ pen_status pen_tokenizer_parse_sentencepiece(const uint8_t *bytes,
     reader.tokenizer = pen__tokenizer_create();
     pen_status status = reader.tokenizer == NULL ? PEN_NOMEM : PEN_OK;
     if (status == PEN_OK) {
-        /* What the format takes when the file does not say. */
+        /* The defaults of the format, for files that give no values. */
         reader.tokenizer->spaces = (struct pen__spaces){
             .adds_prefix = true, .removes_extra = true, .escapes = true};
         status = read_model(&reader, message);

@@ -13,7 +13,7 @@
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits       \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* No match of these has a space behind a letter. */
+/* No match of these patterns has a space after a letter. */
 static bool has_safe_cuts(const char *pattern)
 {
     static const char *const known[] = {
@@ -58,7 +58,9 @@ typedef pen_status step_reader(const json_t *value,
                                struct pen_tokenizer *tokenizer,
                                struct pen_text *why);
 
-/* A Sequence may hold sequences, but nobody nests them deeper than this. */
+/*
+ * A Sequence may hold sequences, but real files nest them no deeper than this.
+ */
 static pen_status read_sequence(const json_t *value, const char *key,
                                 struct pen_tokenizer *tokenizer,
                                 step_reader *reader, struct pen_text *why)

@@ -13,7 +13,7 @@
  * docs/formats.md has the bytes.
  */
 
-/* name, words on the command line, where the tokens stand */
+/* name, words on the command line, file that has the tokens */
 #define PEN_TOKEN_FORMAT_TABLE(X)                                              \
     X(MEGATRON, "megatron")                                                    \
     X(LLMC, "llmc")                                                            \
@@ -46,7 +46,7 @@ struct pen_token_file {
     enum pen_token_format format;
     enum pen_token_type type;
     uint64_t num_tokens;
-    uint64_t num_documents; /* 1 where the format does not tell them apart */
+    uint64_t num_documents; /* 1 where the format does not separate them */
     struct pen__map bin;
     struct pen__map idx;   /* Megatron's only */
     const uint8_t *tokens; /* inside bin */
@@ -54,7 +54,7 @@ struct pen_token_file {
 };
 
 /*
- * Opens what stands behind a path: Megatron's when PATH.idx or
+ * Opens the file of a path: Megatron's format when PATH.idx or
  * PATH_text_document.idx exists (PATH may also end in .bin or .idx), otherwise
  * llm.c's when the file begins with its magic, otherwise nanoGPT's.
  *

@@ -3,7 +3,7 @@
 
 #include "data/token_file.h"
 
-/* What reader and writer of the files of tokens share. */
+/* The layout of token files, shared by reader and writer. */
 
 #define PEN__IDX_MAGIC "MMIDIDX\0" /* and the NUL of the string: 9 bytes */
 #define PEN__IDX_MAGIC_BYTES 9u

@@ -309,7 +309,7 @@ pen_status pen_token_writer_finish(struct pen_token_writer *writer,
         status = close_part(&writer->bin, why);
     if (status == PEN_OK && is_pair)
         status = close_part(&writer->idx, why);
-    /* The index comes last: who finds it finds the tokens too. */
+    /* The index comes last: a reader that finds it finds the tokens, too. */
     if (status == PEN_OK)
         status = name_part(&writer->bin, why);
     if (status == PEN_OK && is_pair)

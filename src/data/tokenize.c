@@ -36,7 +36,7 @@
 #define RING_BYTES ((size_t)8 << 20)
 #define PART_LEAST ((size_t)32 << 10)
 
-/* In which a place to cut is looked for behind the bytes of a part. */
+/* The bytes after a part in which a place to cut is sought. */
 #define SEARCH_BYTES ((size_t)64 << 10)
 
 /* A JSON line is parsed at once. */
@@ -69,8 +69,10 @@ struct ring {
     uint64_t num_written;
     uint64_t first_failed; /* part; UINT64_MAX: none */
     bool is_closed;        /* no more parts will come */
-    /* Of the part before, when that is open and done. By the number of the
-     * part, modulo one more than the ring has: that many may be waited for. */
+    /*
+     * Encoders handed on from parts that are open and done, by the number of
+     * the part, modulo one more than the ring has: that many may be waited for.
+     */
     struct pen_encoder **handed;
     struct pen_encoder **resting; /* as many and one for each thread */
     size_t num_resting;
@@ -135,9 +137,9 @@ static size_t length_of_line(const struct part *part, size_t at, size_t *next)
 }
 
 /*
- * Lines that are documents. Only the last line of a part may go on in the next
- * one; then it is not at its end here, and has no CR to be dropped: the reader
- * does not cut behind one.
+ * Encodes lines that are documents. Only the last line of a part may continue
+ * in the next part. Its end is then not here, so it has no CR to drop: the
+ * reader does not cut after one.
  */
 static pen_status encode_lines(const struct ring *ring,
                                struct pen_encoder *encoder, struct part *part)
@@ -294,7 +296,9 @@ static pen_status write_part(struct ring *ring, const struct part *part,
                                 part->ids.count - done, why);
 }
 
-/* A part that was unusually large leaves no large memory behind. */
+/*
+ * Shrinks a part that was unusually large, so that it does not keep the memory.
+ */
 static void shrink_part(const struct ring *ring, struct part *part)
 {
     size_t usual = 2 * (ring->part_bytes + SEARCH_BYTES);
@@ -337,7 +341,10 @@ static void add_part(struct ring *ring, struct part *part)
     pthread_mutex_unlock(&ring->lock);
 }
 
-/* A file under way: what was read behind the end of the last part. */
+/*
+ * A file under way: `ahead` is text that was read after the end of the last
+ * part.
+ */
 struct reader {
     const char *path;
     int handle;
@@ -397,7 +404,7 @@ static pen_status fill_part(struct reader *reader, struct part *part,
     return status;
 }
 
-/* Behind the last end of a line in front of `end`; 0: there is none. */
+/* Returns the place after the last newline before `end`; 0: there is none. */
 static size_t behind_newline(const struct part *part, size_t end)
 {
     while (end > 0 && part->text[end - 1] != '\n')
@@ -459,7 +466,7 @@ static pen_status fill_line(struct reader *reader, struct part *part,
     return status;
 }
 
-/* Moves what was read behind the end of the last part into this one. */
+/* Moves the text that was read after the end of the last part into this one. */
 static pen_status take_ahead(struct reader *reader, struct part *part,
                              struct pen_text *why)
 {
@@ -526,7 +533,7 @@ static pen_status encode_file(struct ring *ring, struct reader *reader,
         uint64_t before = reader->offset;
         struct pen_text reason = PEN_TEXT_EMPTY;
         status = read_part(ring, reader, part, &reason);
-        /* What is wrong with the text before comes first. */
+        /* An error in earlier text is reported first. */
         while (status != PEN_OK && ring->num_written < ring->num_added) {
             pen_status earlier = finish_part(ring, counts, why);
             if (earlier != PEN_OK) {

@@ -24,7 +24,7 @@ struct pen_tokenize_job {
     size_t num_paths;
     enum pen_document_kind kind;
     const char *json_key;
-    bool appends_end;     /* the end-of-document token behind each document */
+    bool appends_end;     /* the end-of-document token after each document */
     uint32_t num_threads; /* at least 1 */
     /* Called from the calling thread now and then; may be NULL. */
     void (*report)(void *context, uint64_t done_bytes, uint64_t total_bytes);

@@ -1,6 +1,6 @@
 /*
- * What all tokenizers have in common, whatever file they come from: the end of
- * a document, safe places to cut, and the way back from ids to text.
+ * The common part of all tokenizers, whatever file they come from: the end of a
+ * document, safe places to cut, and the way back from ids to text.
  */
 #include "data/tokenizer.h"
 
@@ -88,7 +88,7 @@ static void find_end_of_document(struct pen_tokenizer *tokenizer)
     }
 }
 
-/* Added tokens that could lie over a letter and a space behind it. */
+/* Returns whether an added token could span a letter and a space after it. */
 static bool has_wide_added(const struct pen_tokenizer *tokenizer,
                            const struct pen__added_set *set)
 {

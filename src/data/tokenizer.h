@@ -47,7 +47,7 @@ bool pen_tokenizer_end_of_document(const struct pen_tokenizer *tokenizer,
                                    uint32_t *id);
 
 /*
- * A place at or behind `at` where a long text may be cut so that the ids of
+ * Finds a place from `at` on where a long text may be cut so that the ids of
  * the parts are the ids of the whole. The first part ends there; the next one
  * begins at *next, for a space between them may be implied. `length` for both
  * when there is no such place.

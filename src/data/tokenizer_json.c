@@ -391,14 +391,14 @@ static pen_status check_added(const json_t *item, size_t index,
     return PEN_OK;
 }
 
-/* What is needed to fill a set of added tokens. */
+/* The state for filling a set of added tokens. */
 struct added_reader {
     struct reader *reader;
     struct pen__added_set *set;
     bool is_normalized; /* the set is that of normalized tokens */
     struct pen__matcher *matcher;
     struct pen__normalizer normalizer;
-    struct pen_text texts; /* what to look for, one behind the other */
+    struct pen_text texts; /* texts to look for, one after the other */
     size_t *ends;          /* (set->count) in texts */
 };
 

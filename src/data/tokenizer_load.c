@@ -67,7 +67,7 @@ static pen_status load_pair(const char *vocab_path, const char *merges_path,
     return status;
 }
 
-/* What a directory may hold; the second file, if any, has the merges. */
+/* The files that a folder may hold; the second one, if any, has the merges. */
 static const char *const known_files[][2] = {{"tokenizer.json", NULL},
                                              {"tokenizer.model", NULL},
                                              {"spiece.model", NULL},

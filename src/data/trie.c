@@ -53,7 +53,7 @@ static bool add_block(struct pen__trie *trie)
     return true;
 }
 
-/* The root is nobody's child, but its place is taken. */
+/* The root is not a child, but its place is taken. */
 static bool is_free(const struct pen__trie *trie, uint32_t node)
 {
     return node != 0 && trie->nodes[node].parent == PEN__TRIE_NONE;

@@ -37,7 +37,7 @@ struct pen__trie {
     uint32_t root[256];           /* child of node 0 for each byte; 0: none */
 };
 
-/* Sorts the keys. Of two equal keys one stays. */
+/* Builds the trie; sorts the keys. One of two equal keys stays. */
 pen_status pen__trie_init(struct pen__trie *trie, struct pen__trie_key *keys,
                           size_t count);
 void pen__trie_release(struct pen__trie *trie);

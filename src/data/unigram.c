@@ -115,8 +115,8 @@ static void put_unknown(const struct pen__unigram *unigram, const char *text,
 }
 
 /*
- * The best way is known from its end; turned round, a node tells where the
- * piece that begins there ends.
+ * Turns the best way round: it is known from its end, and afterwards a node has
+ * the end of the piece that begins there.
  */
 static void turn_round(struct pen__unigram_node *nodes, size_t length)
 {
@@ -159,7 +159,7 @@ static void put_pieces(const struct pen__unigram *unigram,
  */
 #define SUM_LEAST (-100000.0)
 
-/* Nodes behind the longest piece have not been reached. */
+/* Nodes beyond the longest piece have not been reached. */
 static void rebase(const struct pen__unigram *unigram,
                    struct pen__unigram_node *nodes, size_t length, size_t begin)
 {
@@ -210,10 +210,10 @@ void pen__unigram_encode(const struct pen__unigram *unigram,
 }
 
 /*
- * The last place that is on the best way to every place that was reached, so
- * that the best way to any later one leads through it as well. Of the places
- * in question the farthest is replaced by the beginning of its last piece,
- * until there is only one.
+ * Returns the last place that is on the best way to every place that was
+ * reached, so that the best way to any later one leads through it as well. The
+ * farthest of the candidate places is replaced by the beginning of its last
+ * piece, until one place is left.
  */
 static size_t common_place(const struct pen__unigram *unigram,
                            struct pen__unigram_work *work)
@@ -278,7 +278,7 @@ static void feed_part(const struct pen__unigram *unigram,
         out->has_failed = 1;
         return;
     }
-    /* Pieces that may go on behind the text must wait. */
+    /* Pieces that may continue in later text must wait. */
     size_t margin = part->is_end ? 0 : unigram->longest_piece;
     if (length > margin)
         extend_to(unigram, work, text, length, length - margin);

@@ -7,12 +7,12 @@
 #include "data/vocab.h"
 
 /*
- * The unigram language model, Kudo, ACL 2018: of all ways to cut a text into
- * pieces the one with the largest sum of scores, found by Viterbi's algorithm.
+ * The unigram language model, Kudo, ACL 2018: the cut of a text into pieces
+ * that has the largest sum of scores, found by Viterbi's algorithm.
  *
  * Sums decide, so they are rounded as the reference rounds them: SentencePiece
- * keeps float, the tokenizers package double. Of equal sums the cut whose last
- * piece begins first stays.
+ * keeps float, the tokenizers package double. Among equal sums, the cut whose
+ * last piece begins first stays.
  */
 struct pen__unigram {
     struct pen__trie trie; /* value: id */
@@ -25,7 +25,7 @@ struct pen__unigram {
     uint32_t byte_ids[256]; /* of the fallback tokens */
 };
 
-/* What one thread needs: the best way to each place of the text. */
+/* The buffers of one thread: the best way to each place of the text. */
 struct pen__unigram_work {
     struct pen__unigram_node *nodes;
     uint8_t *marks; /* as many; 0 between calls */

@@ -31,7 +31,7 @@ static void add_piece(struct block *block, const struct pen_copier_piece *piece)
     block->at += count;
 }
 
-/* What is there already, up to the next piece. */
+/* Adds the bytes that are in the slot already, up to the next piece. */
 static void add_gap(struct block *block, const char *end)
 {
     const char *stop = end < block->end ? end : block->end;
@@ -42,7 +42,7 @@ static void add_gap(struct block *block, const char *end)
     block->at += count;
 }
 
-/* The first piece that ends behind a place. */
+/* Returns the first piece that ends after a place. */
 static size_t find_piece(const struct pen_copier_job *job, const char *at)
 {
     size_t low = 0;
@@ -102,7 +102,7 @@ static void take_blocks(struct pen_copier *copier)
     }
 }
 
-/* With the lock held: the last of those who copy comes here. */
+/* Ends the job with its last copying thread. The lock is held. */
 static void end_job(struct pen_copier *copier)
 {
     if (copier->is_done || atomic_load(&copier->copied) < copier->num_blocks)

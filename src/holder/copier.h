@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is copied to a place in a slot. */
+/* A piece to copy to a place in a slot. */
 struct pen_copier_piece {
     const void *from;
     char *to;

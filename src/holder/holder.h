@@ -22,8 +22,9 @@
  *     the sockets of all others; what they committed stays.
  * H2. Shards of older epochs are dropped when a rank says that every rank of
  *     the current one has a commit (drops_older).
- * H3. No message is waited for and no answer either: a client that does not
- *     read is cut off. What is no message closes the client that sent it.
+ * H3. The holder waits neither for messages nor for answers: a client that does
+ * not
+ *     read is cut off. Malformed bytes close the client that sent them.
  * H4. A rank whose socket closes without GOODBYE is an event at once: the
  *     kernel closes it however the process ends.
  */
@@ -38,15 +39,15 @@ struct pen_holder {
 
 /*
  * Starts a holder that listens on a socket (mode 0600) of this path, in a
- * folder that must belong to this user and to nobody else (0700), for ranks of
- * this epoch. On success end with pen_holder_stop().
+ * folder that must belong to this user alone (0700), for ranks of this epoch.
+ * On success end with pen_holder_stop().
  */
 pen_status pen_holder_start(const char *path, uint64_t epoch,
                             struct pen_holder *out, struct pen_text *why);
 
 /*
- * Tells the next epoch, which must be later. Ranks of earlier ones are cut off
- * when this returns, and are no longer heard of.
+ * Sets the next epoch, which must be later. Ranks of earlier epochs are cut off
+ * when this returns, and cause no more events.
  */
 pen_status pen_holder_set_epoch(struct pen_holder *holder, uint64_t epoch,
                                 struct pen_text *why);
@@ -71,18 +72,18 @@ pen_status pen_holder_next_event(struct pen_holder *holder,
 void pen_holder_stop(struct pen_holder *holder);
 
 /*
- * A holder without a parent, for a node that is not the supervisor's. It is at
- * the epoch of the latest rank that has come (H1), and ends when a rank has
- * said that the training is done and all of them are gone, or when no rank was
- * connected for idle_sec. Makes the folder where it is missing. Returns when
- * the socket is there: the process of the holder is no child of this one and in
- * a session of its own, so that no launcher ends it. Does nothing where there
- * is such a holder already; a socket that nobody serves is replaced.
+ * Starts a holder without a parent, for a node that is not the supervisor's. It
+ * is at the epoch of the latest rank that has come (H1). It ends when a rank
+ * has said that the training is done and all ranks are gone, or when no rank
+ * was connected for idle_sec. Makes the folder if it is missing. Returns when
+ * the socket exists: the process of the holder is not a child of this one and
+ * has a session of its own, so that no launcher ends it. Does nothing where
+ * another such holder runs already; a socket without a holder is replaced.
  */
 pen_status pen_holder_start_alone(const char *path, double idle_sec,
                                   struct pen_text *why);
 
-/* What a holder listens to; -1: it has no parent. */
+/* The ends that a holder listens to; -1: it has no parent. */
 struct pen__holder_ends {
     int listener;
     int control;

@@ -72,7 +72,7 @@ pen_status pen_holder_message_parse(const void *bytes, size_t length,
     return PEN_OK;
 }
 
-/* Room for the descriptors beside a packet, aligned as its header. */
+/* Room for the descriptors that travel with a packet, aligned as its header. */
 union beside {
     struct cmsghdr header;
     char bytes[CMSG_SPACE(MAX_DESCRIPTORS * sizeof(int))];

@@ -8,15 +8,15 @@
 #include <stdint.h>
 
 /*
- * What travels between a holder, the ranks of its node and its parent: packets
+ * The messages between a holder, the ranks of its node and its parent: packets
  * of one size on UNIX sockets of one machine, so that byte order and layout are
- * the same at both ends. Descriptors travel beside them.
+ * the same at both ends. Descriptors travel with them.
  */
 #define PEN_HOLDER_MAX_RANKS 65536u
 #define PEN_HOLDER_RUN_SIZE 24u
 #define PEN_HOLDER_TEXT_SIZE 128u
 
-/* Name, and who sends it. */
+/* Each kind: its name, and which side sends it. */
 #define PEN_HOLDER_KIND_TABLE(X)                                               \
     /* a rank: answered by OK, REFUSED or ENTRY */                             \
     X(HELLO)     /* epoch, rank, num_ranks */                                  \
@@ -34,7 +34,7 @@
     /* events, to the parent */                                                \
     X(CONNECTED)                                                               \
     X(GONE) /* the socket of a rank was closed without GOODBYE */              \
-    X(LEFT) /* behind GOODBYE */
+    X(LEFT) /* after GOODBYE */
 
 enum pen_holder_kind {
     PEN_HOLDER_NONE,
@@ -44,7 +44,7 @@ enum pen_holder_kind {
         PEN_HOLDER_KINDS
 };
 
-/* What a message does not need is 0. */
+/* A message. Fields that its kind does not use are 0. */
 struct pen_holder_message {
     uint32_t magic;
     uint16_t version;
@@ -65,7 +65,7 @@ struct pen_holder_message {
     char text[PEN_HOLDER_TEXT_SIZE];
 };
 
-/* Of a kind, with everything else 0. */
+/* Returns a message of a kind, with everything else 0. */
 struct pen_holder_message pen_holder_message_of(enum pen_holder_kind kind);
 
 /* Refuses bytes that are no message, or whose numbers are out of bounds. */

@@ -14,7 +14,10 @@
  * that is made of their names, so that nodes may share the folder.
  */
 
-/* What a supervisor gives; it has no pointers and may be sent. */
+/*
+ * The settings that a supervisor passes on; without pointers, so that they may
+ * be sent.
+ */
 struct pen_holder_settings {
     uint64_t epoch; /* of the launch; 0: there is no supervisor */
     char path[256];
@@ -22,8 +25,8 @@ struct pen_holder_settings {
 };
 
 /*
- * Reads the environment. Refuses an epoch that is no number from 1, and what is
- * too long.
+ * Reads the environment. Refuses an epoch other than a number from 1, and
+ * values that are too long.
  */
 pen_status pen_holder_settings_read(struct pen_holder_settings *out,
                                     struct pen_text *why);
@@ -37,7 +40,7 @@ struct pen_holder_place {
     struct pen_text path;
 };
 
-/* Of this node. Release in any case. */
+/* Finds the holder of this node. Release in any case. */
 pen_status pen_holder_place_find(const struct pen_holder_settings *settings,
                                  struct pen_holder_place *out);
 void pen_holder_place_release(struct pen_holder_place *place);

@@ -435,7 +435,9 @@ static size_t list_polls(struct server *server)
     return 3 + server->num_clients;
 }
 
-/* False: there is no parent, and nobody needs the steps any more. */
+/*
+ * Returns false when there is no parent and the steps are not needed any more.
+ */
 static bool is_needed(struct server *server)
 {
     int64_t now_ns = pen_clock_ns();
@@ -447,7 +449,10 @@ static bool is_needed(struct server *server)
            (!server->is_done && now_ns - server->used_ns < server->limit_ns);
 }
 
-/* Ranks before the parent: a question is answered behind what they said. */
+/*
+ * Reads ranks before the parent: the answer to a question counts all that they
+ * have sent.
+ */
 static bool turn(struct server *server)
 {
     size_t count = list_polls(server);

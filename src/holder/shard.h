@@ -19,8 +19,8 @@
  * A slot is whole when its header says so. That word is cleared before the
  * first byte of a slot changes and set after the last one, so that a process
  * which is killed at any instruction leaves the other slot whole, and this one
- * either whole or marked as not. Size and seals never change: whoever maps it
- * can read all of it, and nobody but the rank that made it can write.
+ * either whole or marked as not. Size and seals never change: a process that
+ * maps it can read all of it, and only the rank that made it can write.
  */
 struct pen_shard {
     int descriptor; /* -1: none */
@@ -41,8 +41,8 @@ struct pen_shard_about {
 };
 
 /*
- * Makes the memory of a rank. All pages are there on return. On success end
- * with pen_shard_close(), which leaves the memory to whoever else has it.
+ * Makes the memory of a rank. All pages exist on return. On success end with
+ * pen_shard_close(), which leaves the memory to processes that still have it.
  */
 pen_status pen_shard_create(const struct pen_shard_about *about,
                             struct pen_shard *out, struct pen_text *why);
@@ -68,7 +68,7 @@ void pen_shard_close(struct pen_shard *shard);
 void pen_shard_describe(const struct pen_shard *shard,
                         struct pen_shard_about *out);
 
-/* Bytes of the whole memory for slots of so many. */
+/* Returns the bytes of the whole memory for slots of `slot_bytes`. */
 size_t pen_shard_bytes(uint64_t slot_bytes);
 
 /* Where the bytes of a slot begin; a multiple of 4096. */

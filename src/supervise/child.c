@@ -75,7 +75,7 @@ static void pass_on(const char *bytes, ssize_t length)
     while (length > 0) {
         ssize_t done = write(STDERR_FILENO, bytes, (size_t)length);
         if (done < 0 && errno != EINTR)
-            return; /* nobody reads it */
+            return; /* nothing reads the pipe */
         bytes += done < 0 ? 0 : done;
         length -= done < 0 ? 0 : done;
     }

@@ -6,7 +6,7 @@
 #include "supervise/policy.h"
 
 /*
- * What a supervisor did, one JSON object per line: docs/formats.md,
+ * The actions of a supervisor, one JSON object per line: docs/formats.md,
  * src/cli/schemas/supervise-event.json.
  */
 #define PEN_EVENT_TABLE(X)                                                     \

@@ -26,7 +26,7 @@ pen_status pen_family_adopt(struct pen_text *why)
     return PEN_IO;
 }
 
-/* ---- who is there ---- */
+/* ---- processes that exist ---- */
 
 struct seen {
     pid_t pid;
@@ -144,7 +144,7 @@ static void read_file(pid_t pid, const char *name, struct pen_text *out)
     close(file);
 }
 
-/* Of a process that trains; its number is 0 where no launcher says one. */
+/* Returns the rank of a process that trains, 0 where no launcher gives one. */
 static int64_t rank_of(pid_t pid)
 {
     struct pen_text text = PEN_TEXT_EMPTY;

@@ -49,7 +49,9 @@ pen_status pen_family_scan(struct pen_family *family);
 /* Reads the state of living members, and since when they are stopped. */
 void pen_family_look(struct pen_family *family, int64_t now_ns);
 
-/* The process behind this handle has ended: reads how, if that is known. */
+/*
+ * Notes that the process of this handle has ended, and how, if that is known.
+ */
 void pen_member_note_end(struct pen_member *member);
 
 /* Ranks that live. */

@@ -17,7 +17,7 @@ struct pen_fleet_options {
     size_t num_plans; /* 0: a launch has as many ranks as there are slots */
 };
 
-/* What the newest list means for the launch. */
+/* The consequence of the newest list for the launch. */
 enum pen_fleet_verdict {
     PEN_FLEET_SAME,
     PEN_FLEET_GONE, /* a slot that it uses is no longer there */

@@ -5,8 +5,8 @@
 #include "supervise/policy.h"
 
 /*
- * The holder that keeps the committed steps of the ranks in memory, and what it
- * tells of them. Its socket is in a folder of its own.
+ * The holder that keeps the committed steps of the ranks in memory, and the
+ * facts that it has reported. Its socket is in a folder of its own.
  */
 struct pen_held {
     struct pen_holder holder;

@@ -45,9 +45,9 @@ static void await_words(struct pen__supervisor *s)
 }
 
 /*
- * Whether the launcher was killed. A dying one closes its connections before
- * its end is seen, and what it leaves behind may have killed ranks by then: one
- * that is neither asleep nor gone has a moment.
+ * Returns whether the launcher was killed. A dying launcher closes its
+ * connections before its end is seen, which may have killed ranks by then: a
+ * launcher that is neither asleep nor gone is given a moment.
  */
 static bool is_launcher_killed(struct pen__supervisor *s)
 {
@@ -69,7 +69,9 @@ static bool judge_end(struct pen__supervisor *s, struct pen_fault *fault)
     return true;
 }
 
-/* What ranks or their watchdogs have said; an error ends the launch by itself.
+/*
+ * Judges by the last words of ranks or their watchdogs; an error ends the
+ * launch by itself.
  */
 static bool judge_words(struct pen__supervisor *s, struct pen_fault *fault)
 {
@@ -133,7 +135,10 @@ static bool judge_member(struct pen__supervisor *s, struct pen_member *member,
     return true;
 }
 
-/* Ranks that refuse to go on end like this, too, and say so. */
+/*
+ * Judges by the holder. Ranks that refuse to resume end like this, too, and say
+ * so.
+ */
 static bool judge_memory(struct pen__supervisor *s, struct pen_fault *fault)
 {
     if (s->held.is_lost) {
@@ -222,7 +227,7 @@ static bool judge_progress(struct pen__supervisor *s, struct pen_fault *fault)
  */
 static bool has_new_commit(struct pen__supervisor *s)
 {
-    /* A commit is told only where all ranks have a holder on their node. */
+    /* A commit is reported only where all ranks have a holder on their node. */
     bool is_held =
         s->held.committed != PEN_UNKNOWN ||
         (s->held.num_joined > 0 && s->held.num_joined == s->held.num_ranks);

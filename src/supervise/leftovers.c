@@ -77,10 +77,12 @@ void pen_leftovers_note(struct pen_leftovers *leftovers,
             note_process(leftovers, family->members[i].pid);
 }
 
-/* Of Open MPI: a session has two levels below it. */
+/* Levels of a session of Open MPI: it has two below its own. */
 enum { DEEPEST = 8 };
 
-/* What is in a folder, not through links; the folder itself stays. */
+/*
+ * Removes the contents of a folder, not through links; the folder itself stays.
+ */
 static void empty_folder(int parent, const char *name, int depth)
 {
     int file =

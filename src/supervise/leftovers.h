@@ -5,9 +5,10 @@
 
 /*
  * Files that a killed MPI leaves on this node: its shared memory under
- * /dev/shm, and the session folder of a launcher of Open MPI. Of shared memory
- * only names of MPI libraries count, and only if a rank of the launch had the
- * file mapped, or another of the same job: a user's own files stay.
+ * /dev/shm, and the session folder of a launcher of Open MPI. Shared memory
+ * counts only by names of MPI libraries, and only if a rank of the launch, or
+ * another process of the same job, had the file mapped: a user's own files
+ * stay.
  */
 struct pen_leftovers {
     struct pen_text names; /* of files in /dev/shm, each ends with a newline */
@@ -17,7 +18,7 @@ struct pen_leftovers {
 void pen_leftovers_note(struct pen_leftovers *leftovers,
                         const struct pen_family *family);
 
-/* Of the text of /proc/PID/maps; names that are noted already stay once. */
+/* Adds the names in the text of /proc/PID/maps, each once. */
 void pen_leftovers_read(struct pen_leftovers *leftovers, const char *maps);
 
 /* Whether a file of Open MPI has the job of one that was noted in its name. */

@@ -39,7 +39,10 @@ static struct span trim(struct span line)
     return line;
 }
 
-/* Of all that is left of the line; false when it is no number or too large. */
+/*
+ * Reads a number that fills the rest of the line; false when it is malformed or
+ * too large.
+ */
 static bool read_slots(struct span line, uint32_t *out)
 {
     uint32_t number = 0;

@@ -49,7 +49,7 @@ bool pen_cause_is_retried(enum pen_cause cause);
 /* Numbers that are not known are PEN_UNKNOWN. */
 #define PEN_UNKNOWN INT64_C(-1)
 
-/* What is known of the end of a launch. */
+/* The known facts about the end of a launch. */
 struct pen_fault {
     enum pen_cause cause;
     int64_t rank;

@@ -44,7 +44,8 @@
 #define WORK_NS (5 * SEC)
 #define TIDY_NS (10 * SEC)
 #define KILL_NS (60 * SEC)
-#define SETTLED_NS (1 * SEC) /* no new process for so long: all are started */
+/* without a new process for this time, all have started */
+#define SETTLED_NS (1 * SEC)
 
 enum { NUM_FIXED_ENDS = 4 };
 /* ---- processes ---- */
@@ -116,7 +117,7 @@ static void read_work(struct pen__supervisor *s, int64_t now_ns)
     s->work_ns = now_ns;
 }
 
-/* What is due now; nothing of it is judged here. */
+/* Takes in everything that is due now, without judging it. */
 static void look(struct pen__supervisor *s)
 {
     int64_t now_ns = pen_clock_ns();
@@ -195,7 +196,7 @@ static void note_ends(struct pen__supervisor *s, const struct pollfd *ends)
             pen_member_note_end(&s->family.members[i]);
 }
 
-/* Until something happens, or so long. */
+/* Waits until something happens, or until the limit. */
 void pen__supervisor_wait(struct pen__supervisor *s, int limit_ms)
 {
     size_t count = s->family.count, others = 0;

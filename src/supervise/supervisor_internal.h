@@ -8,7 +8,7 @@
 #include "supervise/steps.h"
 #include "supervise/supervisor.h"
 
-/* What the parts of a supervisor share: its loop, what it tells, its judge. */
+/* The common part of a supervisor's files: its loop, its reports, its judge. */
 
 #define SEC INT64_C(1000000000)
 #define MS INT64_C(1000000)
@@ -50,7 +50,7 @@ struct pen__supervisor {
     int64_t deserted_ns;
 };
 
-/* Waits until something happens, at most so long, and takes it in. */
+/* Waits until something happens, at most `limit_ms`, and takes it in. */
 void pen__supervisor_wait(struct pen__supervisor *s, int limit_ms);
 
 /* Sends a signal to all ranks. */

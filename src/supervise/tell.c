@@ -1,4 +1,4 @@
-/* What a supervisor tells: events, and a line for each fault. */
+/* The reports of a supervisor: events, and a line for each fault. */
 #include "supervise/supervisor_internal.h"
 
 #include "base/clock.h"

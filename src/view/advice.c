@@ -1,6 +1,6 @@
 /*
- * What the trace and the memory of a training say about it; what its log says
- * is in advice_log.c.
+ * Advice from the trace and the memory of a training; advice from its log is in
+ * advice_log.c.
  */
 #include "view/advice_internal.h"
 

@@ -4,8 +4,8 @@
 #include "view/summary.h"
 
 /*
- * What stands out in a training and what to do about it: each advice follows
- * from figures, which it names, and says an option or a command that exists.
+ * Advice: a notable finding in a training, and a remedy. Each follows from
+ * figures, which it names, and names an option or a command that exists.
  */
 struct pen_advice {
     struct pen_text seen; /* "Ranks wait 38 % of the step, predicted 21 %..." */
@@ -25,8 +25,8 @@ pen_status pen_advices_init(struct pen_advices *advices,
 void pen_advices_release(struct pen_advices *advices);
 
 /*
- * Where the speed of a training fell for good: the index of the first step
- * behind it, 0 when it did not, and the medians on both sides.
+ * The place where the speed of a training fell for good: the index of the first
+ * slow step, 0 when there is none, and the medians before and after it.
  */
 struct pen_speed_fall {
     size_t index;

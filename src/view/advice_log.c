@@ -1,4 +1,4 @@
-/* What the log of a training says about it: loss, validation, speed. */
+/* Advice from the log of a training: loss, validation, speed. */
 #include "view/advice_internal.h"
 
 #include "base/median.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define BINS 10u        /* a run is looked at in so many parts */
+#define BINS 10u        /* a run is examined in N parts */
 #define LEAST_STEPS 20u /* of fewer nothing is said about its course */
 #define LOSS_RISE 1.05  /* of the best part */
 #define VALIDATION_RISE 1.02
@@ -210,7 +210,7 @@ void pen__advise_validation(const struct pen_run_parts *parts,
                  best->step);
 }
 
-/* Of the last part, for routers are even at first. */
+/* Reads only the last part of the run, since routers are even at first. */
 void pen__advise_experts(const struct pen_run_parts *parts,
                          struct pen_advices *out)
 {
@@ -236,7 +236,7 @@ void pen__advise_experts(const struct pen_run_parts *parts,
                  "tokens are not trained.");
 }
 
-/* Of the last part, as above. */
+/* Reads only the last part of the run, since routers are even at first. */
 void pen__advise_dropped_tokens(const struct pen_run_parts *parts,
                                 struct pen_advices *out)
 {
@@ -272,7 +272,7 @@ static double median_speed(const struct pen_run *run, size_t begin, size_t end,
     return pen_median(room, end - begin);
 }
 
-/* The first step of two that are nearer to what comes behind. */
+/* Returns the first step of two that are closer to the later speed. */
 static size_t find_edge(const struct pen_run *run, size_t begin, size_t end,
                         double limit)
 {

@@ -104,7 +104,7 @@ static bool is_marked(const struct drawing *drawing, uint32_t rank)
     return false;
 }
 
-/* What is drawn of a call: until the last rank came, and behind that. */
+/* The parts of a call: until the last rank came, and after that. */
 enum part { PART_WAITING, PART_BODY, PART_PENDING };
 
 static bool is_fault_meeting(const struct drawing *drawing,

@@ -4,7 +4,7 @@
 #include "calls/faults.h"
 #include "calls/waits.h"
 
-/* What the picture of a job's calls shows; all borrowed. */
+/* The contents of the picture of a job's calls; all borrowed. */
 struct pen_calls_picture {
     const struct pen_meetings *meetings;
     const struct pen_call_faults *faults;

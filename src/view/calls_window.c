@@ -83,7 +83,10 @@ static size_t find_longest(const struct pen_meetings *meetings)
     return longest;
 }
 
-/* Keeps the end at this meeting and so many of its group before it. */
+/*
+ * Keeps the end at this meeting, and at most `most` earlier meetings of its
+ * group.
+ */
 static void cut(const struct pen_meetings *meetings, size_t index, size_t most,
                 struct span *span)
 {

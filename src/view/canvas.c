@@ -1,4 +1,4 @@
-/* What all kinds of canvas have in common. */
+/* The common part of all kinds of canvas. */
 #include "view/canvas.h"
 
 #include <stddef.h>
@@ -31,7 +31,10 @@ static const uint16_t widths[2][LAST_LETTER - FIRST_LETTER + 1] = {
      979,  1458, 1335, 1892, 1321, 1335, 1192, 1458, 748,  1458, 1716},
 };
 
-/* Of other letters, whatever font has them: Chinese ones fill the square. */
+/*
+ * Width of letters outside the table, whatever font has them: Chinese ones fill
+ * the square.
+ */
 #define OTHER_WIDTH 1400u
 #define WIDE_WIDTH 2048u
 #define FIRST_WIDE 0xe1u /* the first byte of U+1000 in UTF-8 */
@@ -40,7 +43,7 @@ static unsigned letter_width(unsigned char byte, bool is_bold)
 {
     if (byte >= FIRST_LETTER && byte <= LAST_LETTER)
         return widths[is_bold][byte - FIRST_LETTER];
-    if ((byte & 0xc0u) == 0x80) /* a letter goes on */
+    if ((byte & 0xc0u) == 0x80) /* a continuation byte */
         return 0;
     return byte < FIRST_WIDE ? OTHER_WIDTH : WIDE_WIDTH;
 }

@@ -4,11 +4,11 @@
 #include <stdbool.h>
 
 /*
- * What pictures are drawn on: paths that are filled or stroked, and lines of
- * text. Lengths are in points, y points down. Two kinds of canvas exist: an
- * SVG that we write ourselves (canvas_svg.c), and cairo for PNG and PDF
- * (canvas_cairo.c). Both have the same geometry: the width of a text comes
- * from a table, whatever font the viewer has.
+ * The surface for pictures: paths that are filled or stroked, and lines of
+ * text. Lengths are in points, y points down. Two kinds of canvas exist: an SVG
+ * that we write ourselves (canvas_svg.c), and cairo for PNG and PDF
+ * (canvas_cairo.c). Both have the same geometry: the width of a text comes from
+ * a table, whatever font the viewer has.
  */
 
 struct pen__colour {
@@ -32,7 +32,7 @@ struct pen__line {
 
 enum pen__align { PEN__LEFT, PEN__CENTRE, PEN__RIGHT };
 
-/* A text beside the point (x, y) of its baseline, at most width long. */
+/* A text next to the point (x, y) of its baseline, at most `width` long. */
 struct pen__words {
     const char *text;
     double x;
@@ -43,7 +43,7 @@ struct pen__words {
 
 struct pen__canvas;
 
-/* What a kind of canvas provides. */
+/* The functions that a kind of canvas provides. */
 struct pen__canvas_kind {
     void (*move_to)(struct pen__canvas *canvas, double x, double y);
     void (*line_to)(struct pen__canvas *canvas, double x, double y);

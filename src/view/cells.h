@@ -4,9 +4,9 @@
 #include "view/timeline.h"
 
 /*
- * What a picture of one schedule shows, before any decision about pixels or
- * characters: the cells of every rank, and the figures beside them. Sends and
- * receives are not shown: waiting is what they look like.
+ * The contents of a picture of one schedule, before any decision about pixels
+ * or characters: the cells of every rank, and its figures. Sends and receives
+ * are not shown: they look like waiting.
  */
 
 /* One op. The ops of an overlap group share its time, each in its own lane. */

@@ -16,7 +16,7 @@ struct pen__events {
     bool has_any;
 };
 
-/* What stands before the first and behind the last event. */
+/* Write the text before the first and after the last event. */
 void pen__events_open(struct pen__events *events);
 void pen__events_close(struct pen__events *events);
 

@@ -40,7 +40,7 @@ static const struct look looks[PEN_OP_KINDS] = {
 #define ESCAPE_END "\033[0m"
 #define OVERLAPPED_FILL '&'
 
-/* What happens in one slot; one more kind than ops have: waiting. */
+/* The content of one slot: waiting, or an op of one of the kinds. */
 #define WAITING PEN_OP_KINDS
 #define NUM_SORTS (PEN_OP_KINDS + 1)
 
@@ -70,7 +70,7 @@ static unsigned slot_at(const struct grid *grid, double at_sec)
     return slot < grid->num_slots ? (unsigned)slot : grid->num_slots;
 }
 
-/* Overlapped ops are shown one behind the other. */
+/* Overlapped ops are shown one after the other. */
 static void fill_slots(struct grid *grid, const struct pen__cell *cell)
 {
     double lane_sec = (cell->end_sec - cell->start_sec) / cell->lanes;

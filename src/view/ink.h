@@ -5,9 +5,9 @@
 #include "view/cells.h"
 
 /*
- * How things look: colours, hatching, type. Every kind of op is told apart
- * three times: by hue (safe for colour-blind readers), by lightness and by
- * hatching, so that a grey print says the same.
+ * Colours, hatching and type. Every kind of op is marked three times: by hue
+ * (safe for colour-blind readers), by lightness and by hatching, so that a grey
+ * print is as clear.
  */
 
 /* A full backward is input and weight gradient, and so is its hatching. */
@@ -24,7 +24,10 @@ struct pen__ink {
     enum pen__hatch hatch;
 };
 
-/* Of an op that takes time. Later chunks are lighter, as in Megatron's. */
+/*
+ * Returns the ink of an op that takes time. Later chunks are lighter, as in
+ * Megatron's pictures.
+ */
 struct pen__ink pen__ink_of(unsigned kind, uint32_t chunk, uint32_t chunks);
 
 /* Adds the lines of the hatching to the path; they meet those of next boxes. */
@@ -33,7 +36,7 @@ void pen__hatch_box(struct pen__canvas *canvas, enum pen__hatch hatch,
 void pen__hatch_stroke(struct pen__canvas *canvas);
 
 #define PEN__TEXT_GREY 0.1
-#define PEN__QUIET_GREY 0.4 /* of what stands beside */
+#define PEN__QUIET_GREY 0.4 /* of figures and notes */
 
 /* Marks of ops without time: a step, a stash that leaves or comes back. */
 void pen__mark(struct pen__canvas *canvas, unsigned kind, double x, double y,

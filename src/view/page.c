@@ -157,7 +157,7 @@ static double tick_x(const struct pen__page *page, uint32_t tick, double step)
     return pen__page_x(page, tick * step / page->unit.per_sec);
 }
 
-/* Behind the rows: where the ticks of the axis are. */
+/* Draws guides under the rows, at the ticks of the axis. */
 static void draw_guides(struct pen__canvas *canvas,
                         const struct pen__page *page)
 {

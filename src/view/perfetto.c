@@ -34,7 +34,10 @@ static const struct pen_op_time *time_at(const struct writer *writer,
     return &writer->item->timing->ops[writer->rank][position];
 }
 
-/* The next process, "rank 3" or "critical path", behind its label. */
+/*
+ * Begins the next process, "rank 3" or "critical path", with or without its
+ * label in front.
+ */
 static void begin_process(struct writer *writer, bool with_label,
                           const char *name)
 {

@@ -13,7 +13,7 @@ struct pen__picture {
     double height;
     void (*draw)(struct pen__canvas *canvas, const void *context);
     const void *context;
-    const char *name; /* what it shows, for those who cannot see it */
+    const char *name; /* its contents in words, for readers who cannot see it */
 };
 
 /* Whether the name ends in .svg, .png or .pdf. */

@@ -13,7 +13,7 @@ struct pen_plot_item {
     const char *label; /* in the legend; any bytes */
 };
 
-/* What the runs are laid along. */
+/* The quantity on the x axis. */
 enum pen_plot_x { PEN_PLOT_STEP, PEN_PLOT_TOKENS, PEN_PLOT_TIME };
 
 /* The last is NULL. */
@@ -35,8 +35,8 @@ pen_status pen_plot_draw(const struct pen_plot_item *items, size_t count,
                          const char *path, struct pen_text *why);
 
 /*
- * For a terminal that is `columns` wide: UTF-8, braille dots. Escape sequences
- * only with_colour; without, several runs are told apart by letters.
+ * Prints a plot for a terminal that is `columns` wide: UTF-8, braille dots. It
+ * has escape sequences only with_colour; otherwise letters mark the runs.
  */
 pen_status pen_plot_print(const struct pen_plot_item *items, size_t count,
                           const struct pen_plot_options *options,

@@ -27,7 +27,7 @@ enum pen__axis_kind {
     PEN__AXIS_LOG
 };
 
-/* What suits a plot. */
+/* Return the kinds of axis that suit a plot. */
 enum pen__axis_kind pen__plot_x_axis(const struct pen__plot *plot);
 enum pen__axis_kind pen__plot_y_axis(const struct pen__plot *plot,
                                      enum pen__chart_kind kind);

@@ -17,7 +17,7 @@ const char *const pen_plot_x_names[] = {"step", "tokens", "time", NULL};
 struct time_unit {
     const char *name;
     double sec;
-    double most_sec; /* that are told in this unit */
+    double most_sec; /* the largest value shown in this unit */
 };
 
 static const struct time_unit *time_unit_for(double longest_sec)
@@ -125,9 +125,9 @@ static struct sum add_sums(struct sum a, struct sum b)
 }
 
 /*
- * A binary tree of sums: node i is the sum of nodes 2i and 2i + 1, the leaves
- * are nodes n to 2n - 1. Unlike a running sum, from which the oldest point is
- * taken away, it keeps a spike from spoiling what comes behind it.
+ * Makes a binary tree of sums: node i is the sum of nodes 2i and 2i + 1, the
+ * leaves are nodes n to 2n - 1. In a running sum, from which the oldest point
+ * is subtracted, a spike would spoil all later values.
  */
 static struct sum *make_sums(const struct pen__curve *curve)
 {

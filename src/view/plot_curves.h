@@ -4,8 +4,9 @@
 #include "view/plot.h"
 
 /*
- * What a plot shows, before any decision about pixels or characters: for every
- * run the points of its curves, smoothed and thinned, and the ranges over all.
+ * The contents of a plot, before any decision about pixels or characters: for
+ * every run the points of its curves, smoothed and thinned, and the ranges over
+ * all.
  */
 
 struct pen__point {
@@ -32,7 +33,7 @@ enum pen__chart_kind { PEN__CHART_LOSS, PEN__CHART_SPEED, PEN__CHARTS };
 struct pen__plot_run {
     struct pen__curve lines[PEN__CHARTS];
     struct pen__curve
-        faint[PEN__CHARTS];  /* as logged, behind a smoothed line */
+        faint[PEN__CHARTS];  /* as logged, drawn under a smoothed line */
     struct pen__curve marks; /* where the loss was validated */
 };
 

@@ -3,7 +3,7 @@
 
 #include "view/plot_axis.h"
 
-/* The last value of a curve, written beside the chart. */
+/* The last value of a curve, written next to the chart. */
 struct pen__end {
     double y;     /* from the top of the chart */
     size_t index; /* of the run */

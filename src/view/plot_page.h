@@ -18,7 +18,10 @@ struct pen__plot_page {
     double legend_y;
 };
 
-/* Runs are told apart by hue (safe for colour-blind readers) and by mark. */
+/*
+ * Return the colours of a run. Hues are safe for colour-blind readers; marks
+ * differ, too.
+ */
 struct pen__colour pen__run_colour(size_t index);
 struct pen__colour pen__run_text_colour(size_t index);
 
@@ -37,7 +40,7 @@ void pen__guides_draw(struct pen__canvas *canvas, const struct pen__box *box,
 void pen__x_axis_write(struct pen__canvas *canvas, const struct pen__box *box,
                        const struct pen__axis *x, const char *name);
 
-/* A chart with its guides, curves and the last values beside it. */
+/* Draws a chart with its guides, curves and, next to it, their last values. */
 void pen__chart_draw(struct pen__canvas *canvas,
                      const struct pen__plot_page *page,
                      enum pen__chart_kind kind);

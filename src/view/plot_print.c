@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define LEFT 8u   /* "  1.5k ┤" */
-#define RIGHT 16u /* "  time (days)" behind the last tick */
+#define RIGHT 16u /* room for "  time (days)" after the last tick */
 #define LEAST_WIDTH 20u
 #define MOST_WIDTH 240u
 #define ESCAPE_END "\033[0m"

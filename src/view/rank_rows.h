@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* What pictures with one low row per rank share. */
+/* The common part of pictures with one low row per rank. */
 
 #define PEN__ROWS_TYPE_SIZE 8.5
 #define PEN__ROWS_MOST 2048u

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A rank, and how much it deserves to be told of where not all are. */
+/* A rank, and how much it deserves mention where only some ranks are listed. */
 struct pen_ranked {
     double key;
     uint32_t rank;

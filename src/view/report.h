@@ -5,9 +5,9 @@
 #include "view/timeline.h"
 
 /*
- * A report that stands alone: one file of HTML with its pictures inside, that
- * needs nothing from elsewhere, is well-formed XML too, follows the reader's
- * choice of light or dark and can be printed.
+ * A self-contained report: one file of HTML with its pictures inside, which
+ * loads nothing else, is well-formed XML too, follows the reader's choice of
+ * light or dark and can be printed.
  *
  * It knows texts, tables, bars, points, curves and drawings, not what they are
  * about.
@@ -21,7 +21,7 @@ struct pen_report_figure {
     const char *note; /* NULL: none, as all notes below */
 };
 
-/* A bar of parts one behind the other, from the left. */
+/* A bar of parts in a row, from the left. */
 struct pen_report_bar {
     const char *label;
     const char *note;    /* at its right */
@@ -71,8 +71,8 @@ struct pen_report_curve {
 };
 
 /*
- * Of many points in a column of the chart the first, the least, the most and
- * the last are drawn, and the report says so.
+ * Curves. Where a column of the chart has many points, the first, the least,
+ * the greatest and the last are drawn, and the report says so.
  */
 struct pen_report_curves {
     const char *x_name;
@@ -84,12 +84,12 @@ struct pen_report_curves {
 
 /* Something to be noted, and a sentence on it. */
 struct pen_report_remark {
-    const char *label; /* whom it concerns; NULL: all */
+    const char *label; /* the rank or place concerned; NULL: all */
     const char *head;
     const char *text;
 };
 
-/* What is NULL is left out; the rest comes in this order. */
+/* A section: its parts in this order, without those that are NULL. */
 struct pen_report_section {
     const char *title;
     const char *text;

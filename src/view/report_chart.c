@@ -1,4 +1,6 @@
-/* What charts of reports have in common. They are SVG, coloured by classes. */
+/*
+ * The common part of all charts of reports. They are SVG, coloured by classes.
+ */
 #include "view/report_internal.h"
 
 #include <string.h>

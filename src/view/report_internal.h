@@ -3,7 +3,7 @@
 
 #include "view/report.h"
 
-/* What the style sheet has to offer: one colour for each part of a bar. */
+/* The limits of the style sheet: one colour for each part of a bar. */
 #define PEN__REPORT_COLOURS 12u
 #define PEN__REPORT_LINES 8u /* colours of curves */
 

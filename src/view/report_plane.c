@@ -1,4 +1,4 @@
-/* What charts of points and of curves in a report have in common. */
+/* The common part of charts of points and of curves in a report. */
 #include "view/report_plane.h"
 
 static double width_of(const struct pen__plane *plane)

@@ -25,7 +25,7 @@ struct pen__plane {
 double pen__plane_x(const struct pen__plane *plane, double value);
 double pen__plane_y(const struct pen__plane *plane, double value);
 
-/* The end of the axes, from which it goes on below. */
+/* Returns the bottom end of the axes, where the rest of the chart begins. */
 double pen__plane_bottom(const struct pen__plane *plane);
 
 void pen__plane_draw(const struct pen__plane *plane);

@@ -1,6 +1,6 @@
 /*
- * How a report looks. Colours are named once for light, once for dark; those
- * of parts can be told apart by colour-blind readers and carry black type.
+ * The style sheet of a report. Colours are named once for light, once for dark;
+ * those of parts differ for colour-blind readers, too, and carry black type.
  */
 #include "view/report_internal.h"
 

@@ -38,7 +38,7 @@ static const struct pen__colour lost = {0.85, 0.35, 0.35};
 static const struct pen__colour committed = {0.13, 0.55, 0.27};
 static const struct pen__colour membership = {0.60, 0.36, 0.10};
 
-/* What happened, in its order. */
+/* The marks of a run, in order. */
 struct record {
     struct pen_ring_mark_at *list;
     size_t count;

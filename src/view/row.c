@@ -1,7 +1,7 @@
 /*
- * One rank: its cells, its memory under them, its figures beside them. They
- * are drawn layer by layer, all cells of one look in one path: that keeps the
- * files small and the hatching even over the borders of cells.
+ * One rank: its cells, with its memory under them and its figures to the right.
+ * They are drawn layer by layer, all cells of one look in one path: that keeps
+ * the files small and the hatching even over the borders of cells.
  */
 #include "view/page.h"
 
@@ -29,7 +29,7 @@ static const struct pen__cell_row *cells_of(const struct row *row)
     return &row->sheet->rows[row->rank];
 }
 
-/* The next cell from *i on that takes time; NULL behind the last. */
+/* Returns the next cell from *i on that takes time, or NULL at the end. */
 static const struct pen__cell *next_cell(const struct row *row, uint32_t *i)
 {
     const struct pen__cell_row *cells = cells_of(row);

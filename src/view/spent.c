@@ -36,13 +36,16 @@ static enum pen_spent_part part_of(unsigned kind)
     return kind == PEN_OP_RECOMPUTE ? PEN_SPENT_RECOMPUTE : PEN_SPENT_BACKWARD;
 }
 
-/* Messages go on beside it: who only sends or receives is not busy. */
+/*
+ * Returns whether a rank is busy with this op. Messages continue during others,
+ * so a rank that only sends or receives is not busy.
+ */
 static bool is_busy(unsigned kind)
 {
     return part_of(kind) != PEN_SPENT_MESSAGE;
 }
 
-/* Of a rank: its work by part, and the share of it that is busy. */
+/* Adds a rank's work by part, and returns the share of it that is busy. */
 static double add_work(const struct pen_view *view, uint32_t line,
                        struct pen_spent *spent, struct pen_spent_rank *rank)
 {
@@ -63,7 +66,7 @@ static double add_work(const struct pen_view *view, uint32_t line,
     return busy_sec;
 }
 
-/* Of one row: every replica is predicted to do the same. */
+/* Adds the prediction of one row: it is the same for every replica. */
 static double add_prediction(const struct pen_view *view, uint32_t row_index,
                              struct pen_spent *spent)
 {

@@ -5,11 +5,11 @@
 #include "view/view.h"
 
 /*
- * Where the seconds of a traced step went: per rank by what it did or waited
- * for, and over all ranks by kind of operation, beside the prediction.
+ * The use of a traced step's seconds: per rank by its ops and waits, and over
+ * all ranks by kind of operation, with the prediction.
  */
 
-/* What the time of a rank is made of. */
+/* The parts of a rank's time. */
 #define PEN_SPENT_TABLE(X)                                                     \
     X(FORWARD, "forward")                                                      \
     X(BACKWARD, "backward")                                                    \
@@ -48,7 +48,10 @@ struct pen_spent_kind {
     double predicted_sec; /* of work; NAN: not predicted */
 };
 
-/* What made a step later than predicted, or is waited for most. */
+/*
+ * The cause for which a step took longer than predicted, or for which ranks
+ * waited most.
+ */
 enum pen_spent_cause {
     PEN_CAUSE_NONE,
     PEN_CAUSE_WORK,    /* of a rank */
@@ -63,7 +66,7 @@ struct pen_spent {
     size_t num_steps; /* whole ones, of which it is the median */
     double sec;
     double predicted_sec; /* NAN: not predicted, as below */
-    double bubble;        /* share of all ranks' time that nobody works in */
+    double bubble;        /* idle share of all ranks' time */
     double predicted_bubble;
     double scale; /* by which all ranks alike work slower; 1: they do not */
     uint64_t num_lost; /* events that found no room */

@@ -6,7 +6,7 @@
 #include "core/run_ranks.h"
 #include "view/spent.h"
 
-/* What is there of a training; all borrowed, each may be NULL. */
+/* The files of a training that exist; all borrowed, each may be NULL. */
 struct pen_run_parts {
     const struct pen_run *log;
     const struct pen_spent *spent; /* of its trace */

@@ -10,8 +10,9 @@
 #include <stdint.h>
 
 /*
- * One step of a traced training (core/trace.h) beside its prediction: as a
- * picture, as a Perfetto trace, as tables that say where they differ and why.
+ * One step of a traced training (core/trace.h) compared with its prediction: as
+ * a picture, as a Perfetto trace, and as tables that say where they differ and
+ * why.
  */
 struct pen_view;
 
@@ -57,9 +58,9 @@ pen_status pen_view_draw_ranks(const struct pen_view *view,
                                const char *path, struct pen_text *why);
 
 /*
- * The tables; `width` is that of the page in letters, 0: as it gets. Of many
- * ranks those are told that lie most behind their prediction or, without one,
- * wait most; unless with_all_ranks. PEN_NOMEM is the only failure.
+ * Prints the tables; `width` is that of the page in letters, 0: no limit.
+ * Unless with_all_ranks, only the ranks appear that are latest against their
+ * prediction or, without one, wait most. PEN_NOMEM is the only failure.
  */
 pen_status pen_view_print(const struct pen_view *view, size_t width,
                           bool with_all_ranks, struct pen_text *out);

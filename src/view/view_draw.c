@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* One per replica, behind the prediction where there is one. */
+/* One picture per replica, and after each its prediction if there is one. */
 struct items {
     struct pen_picture_item *items;
     struct pen_timing **timings; /* measured, per replica */
@@ -57,7 +57,7 @@ static pen_status add_replica(struct items *items, const struct pen_view *view,
     return PEN_OK;
 }
 
-/* Of those replicas that are chosen; NULL: of all. */
+/* Makes the items of the chosen replicas; NULL: of all. */
 static pen_status fill_items(struct items *items, const struct pen_view *view,
                              const bool *is_chosen, struct pen_text *why)
 {
@@ -137,7 +137,7 @@ static uint64_t *count_chain(const struct pen_view *view)
     return counts;
 }
 
-/* Those of which the chain has most. NULL: no memory. */
+/* Chooses the replicas that have most of the chain. NULL: no memory. */
 static bool *choose_replicas(const struct pen_view *view, uint32_t count)
 {
     uint32_t all = pen__view_replicas(view);

@@ -1,4 +1,4 @@
-/* What the tables of a view say, as JSON. */
+/* The contents of a view's tables, as JSON. */
 #include "view/view_internal.h"
 
 #include "view/cells.h"

@@ -1,4 +1,6 @@
-/* The tables of a view: who waited for whom, and what took longer. */
+/*
+ * The tables of a view: which rank waited for which, and which ops took longer.
+ */
 #include "view/view_internal.h"
 
 #include "base/table.h"
@@ -88,7 +90,10 @@ static void print_lost(const struct printer *printer)
     }
 }
 
-/* What all ranks alike lose on the chain that decided the step. */
+/*
+ * Returns the seconds that all ranks alike lose on the chain that decided the
+ * step.
+ */
 static double common_excess_sec(const struct pen_view *view)
 {
     const struct pen__findings *findings = &view->findings;
@@ -157,7 +162,9 @@ static void print_cause(const struct printer *printer, uint32_t root)
     pen_text_add_string(printer->out, "\n");
 }
 
-/* The next smaller cause behind the one before; PEN__NOBODY: no more. */
+/*
+ * Returns the cause next in size to the one before; PEN__NOBODY: none is left.
+ */
 static uint32_t next_cause(const struct pen__blame *blame, uint32_t before,
                            double least_sec)
 {
@@ -201,7 +208,7 @@ static void print_causes(const struct printer *printer)
                             "  no operation is later than predicted\n");
 }
 
-/* Who holds up all the others. */
+/* Prints which ranks and links hold up all the others. */
 static void print_waiting(const struct printer *printer)
 {
     const struct pen_view *view = printer->view;
@@ -298,7 +305,7 @@ static void add_rank_row(struct pen_table *table, const struct printer *printer,
         "row", true, false                                                     \
     }
 
-/* In the order of what matters when not all are told, else as they are. */
+/* Sorts ranks by importance when only some are listed. */
 static void order_ranks(const struct pen_view *view, bool has_all,
                         struct pen_ranked *ranks)
 {

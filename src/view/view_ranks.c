@@ -27,7 +27,7 @@
 #define GAP 0.5            /* of a row, between pipelines */
 #define LEAST_OUTLINED 4.0 /* points of a mean cell, in each direction */
 
-/* What ops wait for: words and colour. */
+/* The reasons for which ops wait: words and colour. */
 enum wait_kind { WAIT_NEIGHBOUR, WAIT_SUMS, WAITS };
 
 static const struct {
@@ -252,7 +252,7 @@ static void draw_picture(struct pen__canvas *canvas, const void *context)
     draw_legend(canvas, picture);
 }
 
-/* What there is to see, and how large. */
+/* Finds the contents of the picture and their size. */
 static void look_at(struct picture *picture)
 {
     double sum_sec = 0;
