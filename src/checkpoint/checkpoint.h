@@ -18,15 +18,15 @@
  *                     sync.safetensors        NAME.version1, ... and extras,
  *                                             if any
  *                     config.json             and tokenizer files
- *                     MANIFEST.json           sizes, hashes, what else a run
- *                                             needs to go on exactly
+ *                     MANIFEST.json           sizes, hashes, and all that a run
+ *                                             needs to resume exactly
  *
  * A step appears under its name when all of it is on disk, and is loaded only
- * if every byte is what the manifest says. There is no pointer to the newest:
- * a reader looks, verifies, and takes the largest step that is whole.
+ * if every byte matches the manifest. There is no pointer to the newest: a
+ * reader looks, verifies, and takes the largest step that is whole.
  */
 
-/* What is kept of a tensor. */
+/* The kinds of data kept of a tensor. */
 enum pen_checkpoint_part {
     PEN_CHECKPOINT_WEIGHT,
     PEN_CHECKPOINT_MOMENT1,
@@ -36,13 +36,15 @@ enum pen_checkpoint_part {
 
 #define PEN_CHECKPOINT_MAX_VERSIONS 65536u
 
-/* Who wants to know how far a long reading is; may be NULL everywhere. */
+/*
+ * A caller that wants the progress of a long reading; may be NULL everywhere.
+ */
 struct pen_checkpoint_watch {
     void (*report)(void *context, uint64_t done, uint64_t total); /* bytes */
     void *context;
 };
 
-/* Files are hashed in blocks of so many bytes, one at a time. */
+/* Files are hashed in blocks of this many bytes, one at a time. */
 #define PEN_CHECKPOINT_BLOCK_BYTES ((size_t)1 << 20)
 
 /* ------------------------------------------------------------- Writing */
@@ -73,7 +75,10 @@ pen_checkpoint_tensor_moments(enum pen_checkpoint_moments has,
     return has == PEN_MOMENTS_FIRST && num_moments > 1 ? 1 : num_moments;
 }
 
-/* Of a run with this optimizer, as the manifest names it. */
+/*
+ * Returns the moments of a tensor under this optimizer, by its name in the
+ * manifest.
+ */
 static inline enum pen_checkpoint_moments
 pen_checkpoint_moments_of(const char *optimizer,
                           const struct pen_any_tensor *tensor)
@@ -86,11 +91,11 @@ pen_checkpoint_moments_of(const char *optimizer,
 }
 
 /*
- * Begins step `step` of a run, whose directory is made when it is missing.
- * What an interrupted writer left there is removed; a second writer at the
- * same time is refused. Each tensor has one weight and, unless it has none,
- * num_moments moments of the same shape in float32. Tensors are only read
- * during the call. They come as records of shares; see share.h.
+ * Begins step `step` of a run, whose folder is made when it is missing. Removes
+ * the remains of an interrupted writer; refuses a second writer at the same
+ * time. Each tensor has one weight and, unless it has none, num_moments moments
+ * of the same shape in float32. Tensors are only read during the call. They
+ * come as records of shares; see share.h.
  *
  * On success end with pen_checkpoint_finish() or pen_checkpoint_abandon().
  */
@@ -118,7 +123,10 @@ void pen_checkpoint_expect(struct pen_checkpoint_writer *writer,
                            const struct pen_any_model *model,
                            const char *optimizer);
 
-/* Refused when it is no record, or of another step, or there already. */
+/*
+ * Adds a record; refuses one that is malformed, of another step, or added
+ * already.
+ */
 pen_status pen_checkpoint_add_record(struct pen_checkpoint_writer *writer,
                                      const char *record, size_t length,
                                      struct pen_text *why);
@@ -187,12 +195,12 @@ struct pen_checkpoint_keep {
 void pen_checkpoint_keep_release(struct pen_checkpoint_keep *keep);
 
 /*
- * Every tensor must be complete, or in one of the records. Refused when the
- * folder has a step of another run. Syncs everything, then gives the step its
- * name; a step of this number that is there already is replaced.
+ * Completes the step. Every tensor must be complete, or in one of the records.
+ * Refuses a folder that has a step of another run. Syncs everything, then gives
+ * the step its name; a step of this number that is there already is replaced.
  *
  * Then, if keep is not NULL and has a count, verifies the newest steps of this
- * run up to this one until so many are whole, and removes those before them.
+ * run up to this one until that many are whole, and removes those before them.
  * Steps whose manifest or sizes are wrong do not count and stay; all steps stay
  * when the new one is not whole. A removal that fails is not reported.
  *
@@ -225,7 +233,7 @@ struct pen_checkpoint {
     struct pen_weights *sync;      /* NULL: neither versions nor extras */
     struct pen_text skipped; /* a line for each newer step that is not whole */
     bool is_newest;          /* of its run: the run was opened, not the step */
-    bool is_in_memory;       /* of a run that goes on in its folder */
+    bool is_in_memory;       /* of a run that continues in its folder */
 };
 
 /*

@@ -1,6 +1,6 @@
 /*
- * One set of files out of the shares of all processes. Files are numbered by
- * share, so that their names do not depend on who was first:
+ * Makes one set of files from the shares of all processes. Files are numbered
+ * by share, so that their names do not depend on which process was first:
  *
  *   model.000000.safetensors  ->  model-00001-of-00002.safetensors
  *   model.000001.safetensors  ->  model-00002-of-00002.safetensors
@@ -187,7 +187,10 @@ static bool parse_version(const char *name, struct pen_text *tensor,
     return true;
 }
 
-/* Each is of a tensor that is there, and has all newer ones beside it. */
+/*
+ * Checks that each version is of an existing tensor that has all newer
+ * versions, too.
+ */
 static pen_status check_version(const json_t *weights, const json_t *versions,
                                 const char *name, struct pen_text *why)
 {

@@ -1,5 +1,5 @@
 /*
- * The weights of a step as others load them, beside its config.json:
+ * The weights of a step as other programs load them, with its config.json:
  *
  *   mkdir OUT.part; write and sync each file; rename OUT.part to OUT
  */
@@ -20,7 +20,7 @@
 #define BLOCK_FLOATS 16384u
 #define MAX_COPY_BYTES (256u << 20)
 
-/* What is written, and where. */
+/* An export: its contents and its place. */
 struct export
 {
     const struct pen_checkpoint *checkpoint;

@@ -1,7 +1,8 @@
 /*
- * One hash of what a run has learnt. For each tensor of the model and each of
- * its parts: a line of text, then the numbers in little-endian float32. What is
- * not trained has one part; a number of batches is its eight bytes.
+ * One hash of everything that a run has learnt. For each tensor of the model
+ * and each of its parts: a line of text, then the numbers in little-endian
+ * float32. A tensor that is not trained has one part; a number of batches is
+ * its eight bytes.
  *
  *   transformer.wte.weight weight F32 [50257,768]\n
  *   transformer.wte.weight moment1 F32 [50257,768]\n

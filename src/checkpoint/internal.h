@@ -1,7 +1,7 @@
 #ifndef PEN_CHECKPOINT_INTERNAL_H
 #define PEN_CHECKPOINT_INTERNAL_H
 
-/* What the files of the checkpoint share. */
+/* Declarations shared by the files of the checkpoint. */
 #include "base/json.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/record.h"
@@ -42,7 +42,7 @@ void pen__part_name(const char *tensor, enum pen_checkpoint_part part,
 /* Whether it ends with ".version" and a number: no extra may. */
 bool pen__is_version_name(const char *name);
 
-/* The extras by name, NULL behind the last; *at is 0 at first. */
+/* Returns the next extra by name, NULL after the last; *at is 0 at first. */
 const struct pen_safetensor *
 pen__next_extra(const struct pen_checkpoint *checkpoint, size_t *at);
 
@@ -100,7 +100,7 @@ struct pen__steps {
 pen_status pen__steps_list(const char *run, struct pen__steps *out,
                            struct pen_text *why);
 
-/* How far a long reading is, and who wants to know. */
+/* The progress of a long reading, and the caller that wants to know it. */
 struct pen__reading {
     const struct pen_checkpoint_watch *watch;
     uint64_t done;
@@ -109,13 +109,13 @@ struct pen__reading {
 
 void pen__reading_add(struct pen__reading *reading, uint64_t num_bytes);
 
-/* Of a regular file, which must not be a link. */
+/* Computes the facts of a regular file, which must not be a link. */
 pen_status pen__file_hash(const char *path, struct pen__reading *reading,
                           struct pen_file_facts *out, struct pen_text *why);
 
 /*
- * What cannot be removed stays: it takes room, but no reader looks at it. A
- * step gets such a name before it is removed.
+ * Remove as much as possible: a file that cannot be removed takes room, but no
+ * reader looks at it. A step gets a temporary name before it is removed.
  */
 void pen__tree_remove(const char *path);
 void pen__step_remove(const char *run, int run_handle, uint64_t step);

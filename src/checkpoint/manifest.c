@@ -1,7 +1,4 @@
-/*
- * The manifest in memory. What it looks like in a file is in
- * manifest_text.c.
- */
+/* The manifest in memory. Its text is in manifest_text.c. */
 #include "checkpoint/manifest.h"
 
 #include "base/bug.h"

@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 /*
- * MANIFEST.json of a checkpoint: what a run needs beside its tensors in order
- * to go on exactly, and size and hash of every file. Its last key is its own
- * hash, so that a single wrong bit anywhere is found.
+ * MANIFEST.json of a checkpoint: everything that a run needs in addition to its
+ * tensors in order to resume exactly, and size and hash of every file. Its last
+ * key is its own hash, so that a single wrong bit anywhere is found.
  */
 #define PEN_MANIFEST_NAME "MANIFEST.json"
 #define PEN_MANIFEST_MAX_BYTES (16u << 20)
@@ -156,8 +156,8 @@ pen_manifest_find_file(const struct pen_manifest *manifest, const char *name);
 uint64_t pen_manifest_total_bytes(const struct pen_manifest *manifest);
 
 /*
- * Writes the file and sets the hashes of the configuration and of the file.
- * What was printed parses as the same manifest.
+ * Prints the file and sets the hashes of the configuration and of the file. The
+ * text parses as the same manifest.
  */
 pen_status pen_manifest_print(struct pen_manifest *manifest,
                               struct pen_text *out, struct pen_text *why);
@@ -168,7 +168,7 @@ pen_status pen_manifest_parse(const char *text, size_t length,
 
 /*
  * Appends the key with the manifest's own hash and the closing brace to a text
- * that lacks both. Inside pen_manifest_print(); apart for those who test the
+ * that lacks both. Part of pen_manifest_print(); separate for tests of the
  * reader with manifests that no writer would write.
  */
 pen_status pen_manifest_seal(struct pen_text *text, struct pen_text *why);

@@ -1,6 +1,6 @@
 /*
- * What the manifest has of the command that trained, so that it can be resumed
- * without typing it again. Since version 3:
+ * The command that trained, as the manifest keeps it, so that a run can be
+ * resumed without typing it again. Since version 3:
  *
  *   "command": {"ranks": 2, "options": {"lr": ["1e-3"], "bf16": [],
  *                                       "data-path": ["0.3", "a", "0.7", "b"]}}

@@ -1,11 +1,11 @@
 /*
- * What the manifest of a run has whose replicas have weights of their own:
+ * The part of the manifest for a run whose replicas have weights of their own:
  *
  *   "sync": {"method": "diloco", "interval": 500, "replicas": 4,
  *            "options": {"lr": 0.7, "momentum": 0.9},
  *            "compressor": "powersgd", "compressor_options": {"rank": 4.0}}
  *
- * Without a compressor the last two are not there.
+ * Without a compressor the last two are missing.
  */
 #include "checkpoint/manifest.h"
 

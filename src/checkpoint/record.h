@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 /*
- * What a process has written of a checkpoint, for the leader who makes one of
- * all: files with size and hash, and the names of the tensors in them. One line
- * of JSON:
+ * The record of a process's share of a checkpoint, for the leader, which makes
+ * one checkpoint of all shares: files with size and hash, and the names of the
+ * tensors in them. One line of JSON:
  *
  *   {"format": "penstock-share", "version": 1, "step": 1000, "share": 3,
  *    "files": [{"kind": "model", "name": "model.000003.safetensors",
@@ -44,13 +44,13 @@ struct pen_record_file {
 
 struct pen_record {
     uint64_t step;
-    uint32_t share; /* the number of who wrote it */
+    uint32_t share; /* the share number of the process that wrote it */
     struct pen_record_file *files;
     size_t num_files;
     void *json; /* has the strings, if it was parsed */
 };
 
-/* What was printed parses as the same record. */
+/* Prints the record. The text parses as the same record. */
 pen_status pen_record_print(const struct pen_record *record,
                             struct pen_text *out, struct pen_text *why);
 

@@ -24,7 +24,7 @@ bool pen__is_tensor_file(const char *name)
     return false;
 }
 
-/* What is written, and where it comes from. */
+/* A copy: its contents and their source. */
 struct copy {
     const struct pen_checkpoint *checkpoint;
     const struct pen_any_model *model;

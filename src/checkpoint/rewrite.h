@@ -9,8 +9,8 @@
 
 /*
  * Writes the step to a run, which may be its own, with shards of at most
- * max_shard_bytes (0: no limit). Everything else stays: the hash, extras, what
- * a run needs to go on, further files.
+ * max_shard_bytes (0: no limit). Everything else stays: the hash, extras, the
+ * state that a run resumes from, further files.
  */
 pen_status pen_checkpoint_reshard(const struct pen_checkpoint *checkpoint,
                                   const struct pen_any_model *model,

@@ -1,7 +1,7 @@
 /*
- * Who owns the folder of a run. Locks are those of open file descriptions
- * (F_OFD_SETLK): they work over NFS, and a reader of the file in the same
- * process does not lose them.
+ * The lock on the folder of a run, held by its owner. Locks are those of open
+ * file descriptions (F_OFD_SETLK): they work over NFS, and a reader of the file
+ * in the same process does not lose them.
  */
 #define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): F_OFD_SETLK */
 #include "checkpoint/run_folder.h"
@@ -24,8 +24,9 @@
 #define HOST_SIZE 65
 
 /*
- * A rank that has ended may leave a process behind that has its files for up to
- * a second (watch/leave.h), and a job may be started again at once.
+ * Pauses between attempts: a rank that has ended may leave a process that has
+ * its files for up to a second (watch/leave.h), and a job may be started again
+ * at once.
  */
 #define PAUSE_NS 50000000
 enum { MOST_PAUSES = 40 };
@@ -38,7 +39,7 @@ static pen_status refuse_memory(struct pen_text *why)
 
 /* ---- the lock ---- */
 
-/* What the lock file says. */
+/* The contents of the lock file. */
 struct holder {
     char run[PEN_RUN_ID_SIZE];
     char host[HOST_SIZE];

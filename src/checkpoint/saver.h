@@ -5,9 +5,9 @@
 #include "base/text.h"
 
 /*
- * One thread behind the training that writes checkpoints: one job at a time,
- * while the main thread goes on. A job never calls MPI and touches only what
- * its context has; the main thread leaves that alone until the job is over.
+ * One thread that writes checkpoints in the background: one job at a time,
+ * while the main thread continues. A job never calls MPI and touches only its
+ * context, which the main thread leaves alone until the job is over.
  *
  * All functions are for the one thread that created the saver.
  */

@@ -279,7 +279,7 @@ pen_status pen_checkpoint_share_put_extra(struct pen_checkpoint_share *share,
 
 /* ------------------------------------------------------------- The record */
 
-/* What was not put in the order of the file has to be read once more. */
+/* A file that was not written in order has to be read once more. */
 static pen_status complete_facts(const struct pen_checkpoint_share *share,
                                  const char *name, struct pen_file_facts *facts,
                                  struct pen_text *why)

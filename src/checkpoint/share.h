@@ -12,13 +12,12 @@
  *           to the leader
  *   leader  pen_checkpoint_add_record() of each, pen_checkpoint_finish()
  *
- * Every tensor is in one share, with all of its parts. What else a process has
- * to keep, such as the state of a replica, are extras: tensors of any name and
- * shape, beside the older weights. Nothing here sends anything: how records
- * travel is the caller's business. A share lies in the
- * temporary directory until the end; if it is missing, or the leader gives up,
- * nothing of it stays. A process must not write a share of a step that its
- * leader has given up.
+ * Every tensor is in one share, with all of its parts. Further data of a
+ * process, such as the state of a replica, are extras: tensors of any name and
+ * shape, next to the older weights. Nothing here sends anything: the caller
+ * transports the records. A share lies in the temporary directory until the
+ * end; if it is missing, or the leader gives up, nothing of it stays. A process
+ * must not write a share of a step that its leader has given up.
  *
  * A share and the leader's writer have nothing in common in memory: one thread
  * may write a share while another adds records.
@@ -26,8 +25,8 @@
 struct pen_checkpoint_share;
 
 /*
- * How a tensor lies in memory: pieces that tile it, one behind the other, as
- * the ranks that share it have handed them in. Files have it whole.
+ * The layout of a tensor in memory: pieces that tile it, one after the other,
+ * as the ranks that share it have handed them in. Files have it whole.
  */
 struct pen_checkpoint_cut {
     const struct pen_tensor_piece *pieces;

@@ -367,7 +367,7 @@ static pen_status mark_transposed(struct pen_safetensors *file,
             pen_why(why, "tensor %s is not a matrix of F32", it->name);
             return PEN_INVALID;
         }
-        /* Both belong to the file, which nobody else has. */
+        /* Both belong to the file, which is used only here. */
         uint64_t *shape = (uint64_t *)it->shape;
         uint64_t rows = shape[0];
         shape[0] = shape[1];

@@ -7,13 +7,13 @@
 #include <stdint.h>
 
 /*
- * What a process will write of a checkpoint, copied at one moment: plain arrays
- * of all parts of its tensors, in one block that is made and touched before the
- * first step. The main thread fills it, the thread behind it writes it.
+ * A process's share of a checkpoint, copied at one moment: plain arrays of all
+ * parts of its tensors, in one block that is made and touched before the first
+ * step. The main thread fills it, the saver's thread writes it.
  *
- * The block is a share of a checkpoint in memory: it has the images of three
- * safetensors files, with weights, moments and the rest, so that whoever gets
- * the block alone can read it (pen_checkpoint_open_blocks()).
+ * The block holds the images of three safetensors files, with weights, moments
+ * and the rest, so that the block alone can be read
+ * (pen_checkpoint_open_blocks()).
  */
 struct pen_snapshot;
 
@@ -56,7 +56,7 @@ size_t pen_snapshot_block_bytes(const struct pen_snapshot *snapshot);
  */
 void pen_snapshot_use(struct pen_snapshot *snapshot, void *block);
 
-/* A text that the block has beside the tensors: a manifest. */
+/* Sets the text that the block has in addition to the tensors: a manifest. */
 void pen_snapshot_set_note(struct pen_snapshot *snapshot, const char *text,
                            size_t length);
 

@@ -56,7 +56,9 @@ static pen_status open_run(struct pen_checkpoint_writer *writer,
     writer->run_handle = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (writer->run_handle < 0)
         return pen_file_refuse("open", run, why);
-    /* Some network file systems cannot lock a directory; then nobody does. */
+    /*
+     * Some network file systems cannot lock a directory; then no process does.
+     */
     if (flock(writer->run_handle, LOCK_EX | LOCK_NB) != 0 &&
         errno == EWOULDBLOCK) {
         pen_why(why, "another process is writing a checkpoint to %s", run);
@@ -74,8 +76,8 @@ static void note_run(struct pen_checkpoint_writer *writer, const char *run)
 }
 
 /*
- * The hash of the newest manifest before this step: whoever has the last
- * manifest can tell whether the ones before it are those it grew from. Which
+ * Finds the hash of the newest manifest before this step: a reader of the last
+ * manifest can check whether the ones before it are those it grew from. Which
  * run the steps are of is compared at the end, when that of this one is known.
  */
 static pen_status find_previous(struct pen_checkpoint_writer *writer,
