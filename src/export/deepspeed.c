@@ -1,7 +1,7 @@
 /*
- * DeepSpeed: ds_config.json, and pipeline.py, since the number of stages and
- * where they are cut cannot be said in JSON. JSON has no comments, either: what
- * is to be noted stands in pipeline.py.
+ * DeepSpeed: ds_config.json, and pipeline.py, since JSON cannot say the number
+ * of stages and where they are cut. JSON has no comments, either, so notes are
+ * in pipeline.py.
  */
 #include "export/job.h"
 
@@ -26,7 +26,7 @@ static void fit_sharding(struct pen_plan *plan, struct pen_text *notes)
     plan->sharding = most;
 }
 
-/* Sequences are cut by heads, and nothing beside them but the batch. */
+/* Sequences are cut by heads, and in addition only the batch may be cut. */
 static pen_status fit_sequences(struct pen_plan *plan,
                                 const struct pen_model *model,
                                 struct pen_text *notes, struct pen_text *why)

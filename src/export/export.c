@@ -53,7 +53,7 @@ static pen_status copy_plan(const struct pen_plan *plan, struct pen_plan **out,
         pen_why(why, "no memory for a plan");
     else
         status = pen_plan_parse(pen_text_string(&text), text.length, out, why);
-    /* The file has it only beside the name of a cluster. */
+    /* The file has the node size only together with the name of a cluster. */
     if (status == PEN_OK)
         (*out)->node_size = plan->node_size;
     pen_text_release(&text);

@@ -13,12 +13,12 @@
 /*
  * Exports: a plan as files of another program, for a named version of it.
  *
- * Not every plan can be said in every program. An exporter first turns a copy
- * of the plan into the nearest one that its program has words for, with a note
- * for each change, and refuses where there is none; then it writes that one. A
- * note is a line of its own, and stands in the files as a comment, too.
+ * Not every program can run every plan. An exporter first turns a copy of the
+ * plan into the nearest one that its program can express, with a note for each
+ * change, and refuses where there is none; then it writes that plan. A note is
+ * a line of its own, and the files have it as a comment, too.
  *
- * Files are texts here; docs/exports.md tells what becomes what.
+ * Files are texts here; docs/exports.md lists how each setting is translated.
  */
 
 #define PEN_EXPORT_MAX_FILES 6u
@@ -38,7 +38,7 @@ struct pen_export_files {
         .count = 0                                                             \
     }
 
-/* What an exporter writes: the nearest plan, its model, what was noted. */
+/* The input of an exporter: the nearest plan, its model and the notes. */
 struct pen_export_job {
     const struct pen_plan *plan;
     const struct pen_model *model;
@@ -56,7 +56,9 @@ struct pen_export {
     bool is_unjudged; /* only names of options were checked: only on demand */
 };
 
-/* NULL behind the last one. Of one name the first is meant without a version.
+/*
+ * Returns an export; NULL after the last one. Among exports of one name, the
+ * first is the default version.
  */
 const struct pen_export *pen_export_at(size_t index);
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* What exporters share, and each of them; export.c has the list. */
+/* The exporters, and the parts that they share; export.c has the list. */
 
 extern const struct pen_export pen__export_megatron;
 extern const struct pen_export pen__export_megatron_2026;

@@ -32,7 +32,7 @@ void pen__export_add_job(const struct pen_export *exporter,
 /* That of the plan's target; of torchtitan the newest version. */
 const struct pen__launch *pen__launch_of(const struct pen_plan *plan);
 
-/* Of torchtitan 0.2.2, which reads another file. */
+/* The launch of torchtitan 0.2.2, which reads another file. */
 extern const struct pen__launch pen__launch_titan_022;
 
 #endif

@@ -1,4 +1,7 @@
-/* How each program is started: what it needs to know beside the plan. */
+/*
+ * The start of each program: the settings that it needs in addition to the
+ * plan.
+ */
 #include "export/job.h"
 
 #define LEARNING                                                               \
@@ -24,7 +27,7 @@
     "export PYTORCH_ALLOC_CONF=expandable_segments:True\n"                     \
     "export PYTORCH_CUDA_ALLOC_CONF=$PYTORCH_ALLOC_CONF\n"
 
-/* Of shards of gradients and weights: one connection would serialise them. */
+/* For shards of gradients and weights: one connection would serialise them. */
 #define MEGATRON(environment_lines)                                            \
     {                                                                          \
         .fill =                                                                \

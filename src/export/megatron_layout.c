@@ -62,7 +62,7 @@ void pen_megatron_layout_print(const struct pen_plan *plan,
 
 /* ---- reading ---- */
 
-/* A number behind a star; 0 letters when there is none. */
+/* Reads a number after a star; returns 0 letters when there is none. */
 static size_t read_factor(const char *text, size_t *out)
 {
     size_t length = 1;

@@ -1,4 +1,4 @@
-/* What a Megatron line says of the layout, as a plan. */
+/* Turns the layout options of a Megatron line into a plan. */
 #include "export/megatron_line.h"
 
 #include "core/profile.h"
@@ -319,7 +319,7 @@ static enum pen_sharding read_sharding(const struct pen__megatron_words *words,
     return PEN_SHARDING_NONE;
 }
 
-/* Of `block` so many layers of each stage are recomputed. */
+/* Reads recomputation. With `block`, N layers of each stage are recomputed. */
 static void read_recompute(const struct pen__megatron_words *words,
                            const struct pen_megatron_layout *layout,
                            struct pen_plan *plan, struct pen_text *notes)

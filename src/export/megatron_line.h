@@ -15,28 +15,28 @@
  * options: words as a shell parts them, with quotes, backslashes and comments;
  * "--key value" and "--key=value". What comes before the options is skipped,
  * options that say nothing of model and layout are named in a note, as are
- * variables of a shell, which are not expanded.
+ * shell variables, which are not expanded.
  *
  * The number of ranks is not among the options. With world_size 0 it is taken
  * from torchrun's words in the line, and otherwise is that of one replica.
  *
- * Notes, a line each, tell what was assumed and what a plan cannot say. On
- * success *model and *plan are owned by the caller; on failure both are
- * untouched and why has one line.
+ * Notes, a line each, list the assumptions and the options that a plan cannot
+ * express. On success *model and *plan are owned by the caller; on failure both
+ * are untouched and why has one line.
  */
 pen_status
 pen_megatron_line_parse(const char *text, size_t length, uint64_t world_size,
                         struct pen_model **model, struct pen_plan **plan,
                         struct pen_text *notes, struct pen_text *why);
 
-/* What the line hides or fuses; by default it does neither. */
+/* Work that the line hides or fuses; by default it does neither. */
 struct pen_megatron_overlaps {
     bool gradients;  /* --overlap-grad-reduce */
     bool parameters; /* --overlap-param-gather */
     bool loss;       /* --cross-entropy-loss-fusion */
 };
 
-/* Of a line that cannot be parted into words: none. */
+/* Reads the overlaps of a line; none if it cannot be parted into words. */
 void pen_megatron_line_overlaps(const char *text, size_t length,
                                 struct pen_megatron_overlaps *out);
 

@@ -1,4 +1,4 @@
-/* What a Megatron line says of the recipe. */
+/* Turns the recipe options of a Megatron line into a plan's recipe. */
 #include "export/megatron_recipe.h"
 
 #include "core/plan.h"
@@ -151,7 +151,7 @@ static void read_experts(const struct pen__megatron_words *words,
     recipe->has_fused_experts = HAS(OP_FUSER);
 }
 
-/* What is recomputed alone by usage is not named. */
+/* Leaves out the list when it names core attention alone, as is usual. */
 static void read_modules(const struct pen__megatron_words *words,
                          struct pen_plan *plan, struct pen_text *notes)
 {

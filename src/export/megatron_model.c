@@ -1,6 +1,6 @@
 /*
- * Options to the sizes of a model, and those to a config.json, which
- * core/model_config.c then judges. What is not given has the default of
+ * Turns options into the sizes of a model, and those into a config.json, which
+ * core/model_config.c then checks. A missing option has the default of
  * Megatron-LM.
  */
 #include "export/megatron_model.h"

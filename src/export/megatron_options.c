@@ -164,7 +164,7 @@ static void add_windows(const struct pen_model *model, struct pen_text *out)
     uint32_t count = count_blocks(model, has_window);
     if (count == 0)
         return;
-    /* Positions before the own one, and behind it. */
+    /* The positions before the own one, and after it. */
     pen_text_add(out, "--window-size \"(%u,0)\"\n", model->window - 1);
     if (count < model->num_blocks)
         add_blocks(model, "--window-attn-skip-freq", has_window, out);
@@ -192,7 +192,9 @@ static void add_attention(const struct pen_model *model, struct pen_text *out)
         pen__megatron_add_flag(out, "--group-query-attention");
         pen__megatron_add_count(out, "--num-query-groups", model->num_kv_heads);
     }
-    /* Of latent attention it is the norm of what is small. */
+    /*
+     * With latent attention this option means the norms of the small vectors.
+     */
     if (model->has_qk_norm || model->kv_lora_rank > 0)
         pen__megatron_add_flag(out, "--qk-layernorm");
     add_windows(model, out);
@@ -211,7 +213,10 @@ static void add_experts(const struct pen_model *model, struct pen_text *out)
     if (model->num_shared_experts > 0)
         pen__megatron_add_count(out, "--moe-shared-expert-intermediate-size",
                                 model->shared_intermediate);
-    /* Behind a softmax over one expert there would be no choice. */
+    /*
+     * With one expert per token, a softmax after the choice would always give
+     * 1.
+     */
     if (model->experts_per_token == 1)
         pen__megatron_add_flag(out, "--moe-router-pre-softmax");
     pen__megatron_add_flag(out, "--moe-grouped-gemm");

@@ -5,7 +5,10 @@
 
 /* The options of Megatron-LM that describe a model. */
 
-/* What of a model has no option; refuses what is no model of GPT's kind. */
+/*
+ * Notes the parts of a model that have no option; refuses models other than
+ * GPT's kind.
+ */
 pen_status pen__megatron_note_model(const struct pen_plan *plan,
                                     const struct pen_model *model,
                                     struct pen_text *notes,

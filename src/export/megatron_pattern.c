@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks that were listed; those behind the last one count as zeros. */
+/* Blocks listed so far; those after the last one count as zeros. */
 struct blocks {
     char *bits; /* 0 or 1 */
     uint32_t count;

@@ -1,7 +1,6 @@
 /*
- * The nearest recipe that Megatron-LM has. What its training command line
- * refuses (megatron/training/arguments.py, transformer_config.py) is refused
- * here.
+ * Finds the nearest recipe that Megatron-LM has. Refuses whatever its training
+ * command line refuses (megatron/training/arguments.py, transformer_config.py).
  */
 #include "export/megatron_recipe.h"
 
@@ -35,7 +34,7 @@ bool pen__megatron_is_sync_free(const struct pen_recipe *recipe,
 
 struct rule {
     bool is_broken;
-    const char *reason; /* behind the name of the program */
+    const char *reason; /* follows the name of the program */
 };
 
 static pen_status check_rules(const char *program, const struct rule *rules,
@@ -204,7 +203,7 @@ static void fit_optimizer(const struct pen__megatron *version,
     recipe->master_bytes = bytes;
 }
 
-/* What needs room for uneven experts also computes them in one kernel. */
+/* Experts that are computed without the host are computed in one kernel. */
 static void fit_experts(const struct pen__megatron *version,
                         struct pen_plan *plan, const struct pen_model *model,
                         struct pen_text *notes)

@@ -43,7 +43,7 @@ struct pen__megatron_module {
     unsigned bits; /* 1u << PEN_MODULE_... */
 };
 
-/* Of --offload-modules; NULL behind the last one. */
+/* The modules of --offload-modules; NULL after the last one. */
 extern const struct pen__megatron_module pen__megatron_offloads[];
 
 /* Whether Adam keeps its state in a way of its own. */

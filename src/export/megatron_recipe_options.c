@@ -151,7 +151,10 @@ static void add_state(const struct pen_recipe *recipe, struct pen_text *out)
         pen__megatron_add_flag(out, "--optimizer-cpu-offload");
 }
 
-/* Of 0.16.1 Muon shares its state by whole matrices, under another name. */
+/*
+ * Adds Muon. Version 0.16.1 shares its state by whole matrices, under another
+ * name.
+ */
 static void add_muon(const struct pen__megatron *version,
                      enum pen_sharding sharding, struct pen_text *out)
 {

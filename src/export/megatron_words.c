@@ -151,7 +151,7 @@ const char *pen__megatron_name(enum pen__megatron_option option)
     return names[option];
 }
 
-/* A value behind "=" is the only one. */
+/* A value after "=" is the only one. */
 const char *pen__megatron_next(const struct pen__megatron_words *words,
                                const char *value)
 {

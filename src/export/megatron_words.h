@@ -147,7 +147,7 @@ bool pen__megatron_is(const struct pen__megatron_words *words,
 /* The name of an option, without dashes. */
 const char *pen__megatron_name(enum pen__megatron_option option);
 
-/* The next value of an option behind one of them, or NULL. */
+/* Returns the option's next value after this one, or NULL. */
 const char *pen__megatron_next(const struct pen__megatron_words *words,
                                const char *value);
 

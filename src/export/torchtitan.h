@@ -3,7 +3,7 @@
 
 #include "export/export_internal.h"
 
-/* What the exports to torchtitan's versions share. */
+/* The common part of the exports to torchtitan's versions. */
 
 /* A model that torchtitan has by name. */
 struct pen__titan_flavour {

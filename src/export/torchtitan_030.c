@@ -1,7 +1,7 @@
 /*
  * torchtitan 0.3.0: torchtitan.args for its command line, recipe.py with a
- * function plan() for those who configure in Python, and schedule.csv. A model
- * that torchtitan has no name for is made of numbers, by model() of recipe.py,
+ * function plan() for configuration in Python, and schedule.csv. A model
+ * without a name in torchtitan is made from numbers by model() of recipe.py,
  * which then has to be on the path of Python.
  */
 #include "export/job.h"
@@ -24,8 +24,8 @@ static pen_status fit(struct pen_plan *plan, const struct pen_model *model,
 }
 
 /*
- * The function of torchtitan that configures this model, or NULL: a dispatcher
- * belongs to the model, and is no option.
+ * Returns the function of torchtitan that configures this model, or NULL: the
+ * dispatcher belongs to the model, not to the options.
  */
 static const char *named_config(const struct pen_export_job *job)
 {
@@ -118,7 +118,10 @@ static pen_status collect(const struct pen_plan *plan, struct settings *out,
                  plan->has_sequence_parallel);
     add_count(out, "parallelism.context_parallel_degree",
               degrees[PEN_DEGREE_CP]);
-    /* Of the attention that these models have, with masks of documents. */
+    /*
+     * The balancer of the attention that these models have, with masks of
+     * documents.
+     */
     if (degrees[PEN_DEGREE_CP] > 1)
         add_word(out, "parallelism.context_parallel_load_balancer", "ptrr");
     add_count(out, "parallelism.expert_parallel_degree",

@@ -68,7 +68,7 @@ static bool find_dialect(const struct pen__lint_word_list *words,
 
 /* ---- options ---- */
 
-/* How many of the words behind an option are its values. */
+/* Counts the words after an option that are its values. */
 static uint32_t count_values(const struct pen__lint_word_list *words,
                              uint32_t at, const char *key)
 {
@@ -79,7 +79,7 @@ static uint32_t count_values(const struct pen__lint_word_list *words,
                    (option->values[0] == '+' || option->values[0] == '*');
     if (option != NULL && option->values[0] >= '0' && option->values[0] <= '9')
         most = (uint32_t)(option->values[0] - '0');
-    /* A word behind a switch is wrong, and belongs to nothing else. */
+    /* A word after a switch is wrong, and belongs to nothing else. */
     if (most == 0 && at + 1 < words->count && words->list[at + 1].is_known)
         most = 1;
     while (count < most && at + 1 + count < words->count &&
@@ -188,7 +188,7 @@ static void read_overrides(const struct pen__lint_word_list *words,
     pen__lint_bridge_keys(out);
 }
 
-/* Scripts of Megatron-LM itself, which have no options beside its own. */
+/* Returns whether a script is Megatron-LM's own: it has no further options. */
 static bool is_own_script(const char *script)
 {
     static const char *const names[] = {"",

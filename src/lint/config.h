@@ -4,10 +4,10 @@
 #include "lint/lint.h"
 
 /*
- * What a file says of one training: settings with their places. A key is the
- * name that rules look for, whoever wrote it: options of Megatron without
- * dashes ("num-layers"), also out of YAML and overrides; of all others the
- * path ("parallelism.tensor_parallel_degree").
+ * Settings of one training, with their places in the file. A key is the name
+ * that rules look for, in whatever form the file has it: options of Megatron
+ * without dashes ("num-layers"), also from YAML and overrides; for all other
+ * programs the path ("parallelism.tensor_parallel_degree").
  */
 struct pen__lint_setting {
     char *key;

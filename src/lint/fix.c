@@ -11,7 +11,7 @@ bool pen_lint_fix(const struct pen_lint_question *question,
     bool has_fix = false;
     for (uint32_t i = 0; i < report->num_findings; i++) {
         const struct pen_lint_finding *finding = &report->findings[i];
-        /* Of two that overlap the next run has the other one. */
+        /* When two fixes overlap, the next run applies the second. */
         if (finding->fix == NULL || finding->begin < at ||
             finding->end > question->length)
             continue;

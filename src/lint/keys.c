@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The key's part behind the path of its table, up to the next dot. */
+/*
+ * Copies the part of the key after the path of its table, up to the next dot.
+ */
 static bool part_of(const struct pen__lint_setting *setting, const char *path,
                     char *out, size_t size)
 {

@@ -17,7 +17,9 @@ struct pen__lint_table {
 void pen__lint_judge_keys(struct pen__lint_judge *judge, const char *program,
                           const struct pen__lint_table *tables);
 
-/* Files a bad value unless it is one of these words; "auto" is no value. */
+/*
+ * Files a bad value unless it is one of these words; "auto" counts as absent.
+ */
 void pen__lint_judge_words(struct pen__lint_judge *judge, const char *key,
                            const char *words);
 

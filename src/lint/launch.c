@@ -80,7 +80,10 @@ static bool has_word(const struct pen__lint_word_list *words, uint32_t end,
     return false;
 }
 
-/* Of what the script asks Slurm for, and what srun says itself. */
+/*
+ * Returns the ranks that the script asks Slurm for, as overridden by srun's
+ * options.
+ */
 static uint64_t slurm_world(const struct pen__lint_script *script,
                             const struct pen__lint_word_list *words,
                             uint32_t end)

@@ -4,11 +4,11 @@
 #include "lint/config.h"
 #include "lint/shell_script.h"
 
-/* What starts the trainings of a script. */
+/* The command that starts a training of a script. */
 
 /* The program of a command and the number of its ranks. */
 struct pen__lint_launch {
-    uint32_t first;     /* word behind the program's name */
+    uint32_t first;     /* index of the first word after the program's name */
     const char *script; /* "pretrain_gpt.py"; "": there is none */
     uint64_t world;     /* ranks; 0: unknown */
 };

@@ -136,9 +136,9 @@ struct pen_lint_question {
 };
 
 /*
- * INVALID: the file is no text, or too large; why says so. A file without a
- * training that is known gives a report without jobs and findings. Release the
- * report in either case.
+ * Checks a file. INVALID: the file is not text, or too large; why says so. A
+ * file without a training that is known gives a report without jobs and
+ * findings. Release the report in either case.
  */
 pen_status pen_lint_file(const struct pen_lint_question *question,
                          struct pen_lint_report *out, struct pen_text *why);

@@ -17,7 +17,7 @@ extern const struct pen__lint_option pen__lint_options[];
 /* The option of this name, or NULL. */
 const struct pen__lint_option *pen__lint_option_find(const char *name);
 
-/* The nearest name, if one stands out; otherwise NULL. */
+/* Returns the closest name, if there is only one; otherwise NULL. */
 const char *pen__lint_option_nearest(const char *name);
 
 /* Whether the list of choices has the word. */

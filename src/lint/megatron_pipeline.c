@@ -215,7 +215,10 @@ static void judge_interleaved(struct pen__lint_judge *judge,
     uint64_t least = is_blocking ? 3 : 2;
     uint64_t layers = pipeline->layers;
     uint64_t each = pen__lint_count(config, PEN__LINT_CHUNK_LAYERS, 0);
-    /* All layers of a rank in one virtual stage is no interleaving. */
+    /*
+     * All layers of a rank in one virtual stage means that nothing is
+     * interleaved.
+     */
     if (each > 0 &&
         (layers == 0 || pipeline->pp == 0 || each * pipeline->pp >= layers))
         return;

@@ -3,7 +3,7 @@
 
 #include "lint/config.h"
 
-/* What is looked for, by theme; each files its findings. */
+/* The rules, by theme; each files its findings. */
 typedef void pen__lint_rule(struct pen__lint_judge *judge);
 
 pen__lint_rule pen__lint_megatron_names;    /* unknown and repeated options */

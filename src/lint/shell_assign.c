@@ -75,7 +75,7 @@ void pen__lint_assign(struct pen__lint_scope *scope,
     pen__lint_words_release(&values);
 }
 
-/* Behind the ")" that ends an array, which begins at the place. */
+/* Moves past the ")" that ends an array, which begins at this place. */
 static bool skip_array(struct pen_shell_scanner *scanner,
                        struct pen_shell_token *inner)
 {

@@ -13,8 +13,8 @@ struct pen__lint_pending {
 };
 
 /*
- * Whether the word is NAME=VALUE, NAME+=VALUE or NAME=(VALUES); the scanner,
- * which is behind the word, is moved behind the values of an array.
+ * Returns whether the word is NAME=VALUE, NAME+=VALUE or NAME=(VALUES). The
+ * scanner, which is past the word, is moved past the values of an array.
  */
 bool pen__lint_assignment_parse(struct pen_shell_scanner *scanner,
                                 const struct pen_shell_token *word,

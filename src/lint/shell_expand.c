@@ -1,7 +1,7 @@
 /*
- * Words with the values of variables that a script assigns. Of "${X:-1}" the
- * word behind the dash counts where the script itself does not assign X.
- * Whatever else a shell would compute is unknown.
+ * Expands words with the values of variables that a script assigns. In
+ * "${X:-1}" the word after the dash counts where the script itself does not
+ * assign X. Anything else that a shell would compute is unknown.
  */
 #include "lint/shell_expand.h"
 
@@ -149,7 +149,7 @@ static void add_array(struct builder *builder,
 static void expand_range(struct builder *builder, size_t begin, size_t end,
                          bool is_quoted);
 
-/* What stands behind the name in "${X...}". */
+/* The parts of "${X...}" after the name. */
 struct reference {
     const char *name;
     size_t length;

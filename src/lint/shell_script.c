@@ -29,7 +29,7 @@ struct reader {
     uint32_t num_heredocs;
     uint32_t depth;       /* of what may be skipped */
     uint32_t parentheses; /* that are open */
-    bool is_conditional;  /* behind && or || */
+    bool is_conditional;  /* after && or || */
     bool is_declaring;    /* export and the like: words are assignments */
     bool is_redirected;   /* the next word is a file */
     bool is_heredoc;      /* the next word ends a here document */
@@ -80,7 +80,7 @@ static void keep_command(struct reader *reader)
     reader->words = (struct pen__lint_word_list){.list = NULL};
 }
 
-/* Without a command behind them, or behind export, assignments last. */
+/* Assignments without a command after them, or after export, last. */
 static void end_command(struct reader *reader)
 {
     if (reader->words.count == 0 || reader->is_declaring)
@@ -97,7 +97,10 @@ static void end_command(struct reader *reader)
     reader->is_heredoc = false;
 }
 
-/* Words that begin or end what may be skipped; a command begins behind them. */
+/*
+ * Takes a word that begins or ends a conditional part; a command begins after
+ * it.
+ */
 static bool take_keyword(struct reader *reader,
                          const struct pen_shell_token *token)
 {
@@ -156,7 +159,10 @@ static bool take_assignment(struct reader *reader,
     return true;
 }
 
-/* `name() {` and `function name {` have it behind a word. */
+/*
+ * Returns whether the body of `name() {` or `function name {` opens, after a
+ * word.
+ */
 static bool opens_body(const struct reader *reader,
                        const struct pen_shell_token *token)
 {
@@ -206,7 +212,7 @@ static void skip_heredoc(struct reader *reader, const struct heredoc *heredoc)
     }
 }
 
-/* The 2 of "2>&1" is no word of the command. */
+/* Drops the 2 of "2>&1", which is not a word of the command. */
 static void drop_descriptor(struct reader *reader, size_t place)
 {
     struct pen__lint_word_list *words = &reader->words;

@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "lint/shell_expand.h"
 
-/* What `#SBATCH` lines ask for; 0: they do not say. */
+/* Values of `#SBATCH` lines; 0: not given. */
 struct pen__lint_sbatch {
     uint64_t nodes;
     uint64_t node_devices;

@@ -48,8 +48,8 @@ void pen__lint_words_add_copy(struct pen__lint_word_list *words,
 void pen__lint_words_release(struct pen__lint_word_list *words);
 
 /*
- * Bytes of the file from its first letter to behind its last. Letters that do
- * not stand side by side in the file have an end that is the beginning.
+ * Return the places in the file where a word's letters begin and end. For
+ * letters that are not adjacent in the file, the end is the beginning.
  */
 size_t pen__lint_word_begin(const struct pen__lint_word *word);
 size_t pen__lint_word_end(const struct pen__lint_word *word);

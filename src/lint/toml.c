@@ -78,7 +78,7 @@ struct value {
 static bool read_value(struct reader *reader, struct value *out);
 static bool read_pair(struct reader *reader);
 
-/* Behind three quotes. */
+/* Reads a string that begins with three quotes. */
 static bool read_long(struct reader *reader, const char *quotes,
                       struct value *out)
 {

@@ -198,7 +198,10 @@ pen_status pen__lint_yaml_read(const char *text, size_t length,
     return read_tree(text, length, out, trouble);
 }
 
-/* Of JSON, too, the reader of YAML finds the key that is given twice. */
+/*
+ * Reads JSON. For a key that is given twice, the reader of YAML finds the
+ * place.
+ */
 pen_status pen__lint_json_read(const char *text, size_t length,
                                struct pen__lint_config *out,
                                struct pen__lint_trouble *trouble)
@@ -216,7 +219,7 @@ pen_status pen__lint_json_read(const char *text, size_t length,
     }
     pen_text_clear(&trouble->why);
     status = read_tree(text, length, out, trouble);
-    /* What is right as JSON and not as YAML is none of the user's faults. */
+    /* Text that is valid JSON but not YAML is not the user's fault. */
     trouble->is_ours = status == PEN_INVALID;
     return status;
 }

@@ -5,7 +5,7 @@
 
 /* Files of keys and values as settings, whose keys are paths: "zero.stage". */
 
-/* What a reader could not read. */
+/* The part of a file that could not be read. */
 struct pen__lint_trouble {
     size_t at;
     bool is_duplicate; /* a key that is there already */

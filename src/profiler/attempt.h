@@ -57,7 +57,7 @@ struct pen__attempt {
     double flops; /* of a call */
     double bytes; /* 0: those of the arrays */
 
-    /* What the call needs besides. */
+    /* Further arguments of the call. */
     union {
         struct pen_linear linear;
         struct pen_norm norm;
@@ -86,7 +86,7 @@ struct pen_parameter *pen__attempt_parameter(struct pen__attempt *attempt,
                                              enum pen_parameter_use use,
                                              size_t rows, size_t columns);
 
-/* What is compared. */
+/* Keeps the arrays that are compared. */
 void pen__attempt_keep(struct pen__attempt *attempt, const void *at,
                        size_t count, enum pen_precision dtype);
 void pen__attempt_keep_part(struct pen__attempt *attempt,

@@ -3,10 +3,10 @@
  *
  *   F B   F I W   finish   norm   Adam   SGD
  *
- * The network tells when a layer is done, so every layer is measured where it
- * stands, behind the one that a training runs before it. Gradients are not
- * cleared between rounds: a backward adds to what is there, as all but the
- * first micro-batch of a step do.
+ * The network reports when a layer is done, so every layer is measured in its
+ * place, after the one that a training runs before it. Gradients are not
+ * cleared between rounds: a backward adds to them, as in all but the first
+ * micro-batch of a step.
  */
 #include "profiler/chain.h"
 
@@ -48,7 +48,7 @@ static void fill(void *bytes, size_t size, struct pen_random *random)
         halves[i] = (uint16_t)(0x3c00u | (pen_random_next(random) & 0x81ffu));
 }
 
-/* Of one image; 0 of a text. */
+/* Returns the pixels of one image; 0 for texts. */
 static size_t num_pixels(const struct pen_model *model)
 {
     struct pen_image_extent in;
@@ -94,7 +94,7 @@ static pen_status make_arena(struct pen__chain *chain, size_t rows,
     return PEN_OK;
 }
 
-/* What would come from the neighbours and from the data. */
+/* Fills the inputs that would come from the neighbours and from the data. */
 static void fill_inputs(struct pen__chain *chain, size_t rows)
 {
     struct pen_network_sizes sizes;

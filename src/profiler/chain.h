@@ -61,7 +61,7 @@ struct pen__chain_samples {
 void pen__chain_round(struct pen__chain *chain,
                       struct pen__chain_samples *samples);
 
-/* Adds one sample of clearing all gradients; behind the last round. */
+/* Adds one sample of clearing all gradients; call it after the last round. */
 void pen__chain_clear(struct pen__chain *chain,
                       struct pen__chain_samples *samples);
 

@@ -13,14 +13,14 @@
 enum { TIMED_CALLS = 5 };
 
 /*
- * Of the largest number of a result. Sums of 50,000 terms in float are off by
- * about 1e-5 of it; behind a backward in bf16 are four roundings of 2^-9 and a
- * sum that may cancel.
+ * Tolerances, as shares of the largest number of a result. Sums of 50,000 terms
+ * in float are off by about 1e-5 of it; a backward in bf16 has four roundings
+ * of 2^-9 and a sum that may cancel.
  */
 #define TOLERANCE_F32 1e-4
 #define TOLERANCE_BF16 0x1p-5
 
-/* What an attempt gave, result after result. */
+/* The numbers of an attempt, result after result. */
 struct numbers {
     double *all;
     size_t counts[PEN__ATTEMPT_ARRAYS];

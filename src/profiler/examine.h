@@ -43,7 +43,7 @@ static inline bool pen_examined_is_good(const struct pen_examined *row)
     return row->difference <= row->tolerance && row->has_same_bits;
 }
 
-/* After each operation, when `tell` is not NULL. */
+/* Examines the engine; calls `tell`, if not NULL, after each operation. */
 pen_status
 pen_examine(const struct pen_examine_options *options,
             void (*tell)(void *context, uint32_t done, uint32_t total),

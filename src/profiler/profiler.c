@@ -1,6 +1,6 @@
 /*
  * A profile in three loops: modes of recomputation, chains, rounds. A model of
- * a few blocks is one chain. Of a larger one two pieces are measured, one with
+ * a few blocks is one chain. For a larger one two pieces are measured, one with
  * the embedding and one with the head:
  *
  *   embedding block ... block        block ... block head
@@ -56,7 +56,9 @@ static void cut_pieces(struct profiler *profiler)
                        .num_layers = PIECE_BLOCKS + 1};
 }
 
-/* What is resident beside the chain is the program with its libraries. */
+/*
+ * Notes the program with its libraries: the resident memory without the chain.
+ */
 static void note_program(struct profiler *profiler,
                          const struct pen__chain *chain)
 {
@@ -163,8 +165,9 @@ static pen_status measure_mode(struct profiler *profiler,
 /* ---- bytes ---- */
 
 /*
- * What a round takes and gives back: engines can only guess what a library
- * allocates. The round before it brings in what stays.
+ * Returns the memory that a round takes and gives back: engines can only guess
+ * the allocations of a library. The round before it brings in the memory that
+ * stays.
  */
 static size_t passing_bytes(const struct profiler *profiler,
                             struct pen__chain *chain)
@@ -223,7 +226,7 @@ static pen_status add_sizes(struct profiler *profiler, uint32_t number,
     return status;
 }
 
-/* The means of so many layers, rounded up so that their sum has room. */
+/* Takes the means of `count` layers, rounded up so that their sum has room. */
 static void divide_sizes(struct pen_profile_layer *layer,
                          enum pen_recompute mode, uint32_t count)
 {
@@ -237,7 +240,10 @@ static void divide_sizes(struct pen_profile_layer *layer,
     layer->parameter_bytes += layer->engine_bytes;
 }
 
-/* Of blocks the first; those of an image network differ: their mean. */
+/*
+ * Sizes a layer: the first of the blocks; in an image network, where blocks
+ * differ, their mean.
+ */
 static pen_status size_layer(struct profiler *profiler,
                              enum pen_layer_kind kind, enum pen_recompute mode,
                              struct pen_text *why)

@@ -5,10 +5,10 @@
 #include "engine/registry.h"
 
 /*
- * Measures the layers of a model on this machine, as a training runs them: one
- * layer behind the other, with forward, backward and optimizer in turn, so that
- * caches are as warm as they will be. Every round takes every pass once, and
- * the median of the rounds is what counts.
+ * Measures the layers of a model on this machine as a training runs them: one
+ * layer after the other, with forward, backward and optimizer in turn, so that
+ * caches are as warm as in a training. Every round runs every pass once; the
+ * result is the median of the rounds.
  */
 
 enum { PEN_PROFILER_LEAST_ROUNDS = 5 };
@@ -25,9 +25,9 @@ struct pen_profiler_options {
     bool modes[PEN_RECOMPUTES]; /* those to measure; at least one */
 
     /*
-     * Resident bytes of this process, now and at the peak since they were asked
-     * for. Without the first, NULL, no program_bytes are told; without the
-     * second, passing_bytes are what the engine says.
+     * Return the resident bytes of this process, now and at the peak since the
+     * last call. If the first is NULL, program_bytes is not reported; if the
+     * second is, passing_bytes comes from the engine.
      */
     size_t (*resident_bytes)(void);
     size_t (*peak_bytes)(void);

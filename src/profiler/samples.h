@@ -18,7 +18,10 @@ void pen__samples_release(struct pen__samples *samples);
 
 void pen__samples_add(struct pen__samples *samples, double seconds);
 
-/* Of at least one; sorts them. Quartiles lie between samples if need be. */
+/*
+ * Measures at least one sample; sorts them. Quartiles lie between samples if
+ * need be.
+ */
 struct pen_measured pen__samples_measure(struct pen__samples *samples);
 
 #endif

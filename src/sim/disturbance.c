@@ -29,7 +29,7 @@ static pen_status refuse_more(struct pen_text *why, const char *what)
     return PEN_INVALID;
 }
 
-/* Reads a rank without zeros before it, and moves behind it. */
+/* Reads a rank without leading zeros, and moves past it. */
 static bool read_rank(const char **at, uint32_t *out)
 {
     size_t digits = strspn(*at, "0123456789");

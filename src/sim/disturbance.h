@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 /*
- * What may go wrong in a simulated cluster. All of it is decided by the options
- * and the seed: the same ones give the same run.
+ * Everything that may go wrong in a simulated cluster. The options and the seed
+ * decide all of it: the same ones give the same run.
  */
 
-/* Its operations take so many times as long. */
+/* Its operations take `factor` times as long. */
 struct pen_slow_rank {
     uint32_t rank;
     double factor;
@@ -25,16 +25,18 @@ struct pen_slow_link {
 };
 
 /*
- * A host or a link that is gone from some time on. Nobody is told: who lives on
- * the host stands still, and what sets out over the link later does not arrive.
+ * A host or a link that fails at some time. Ranks are not notified: those on
+ * the host stop, and messages that start on the link later do not arrive.
  */
 struct pen_failure {
     char name[64]; /* "rank-17" the host, "rank-17.network" the link */
     double at_sec;
 };
 
-/* Somebody else's messages, one behind the other without a pause, until
- * something fails. */
+/*
+ * Messages of another job, one after the other without a pause, until something
+ * fails.
+ */
 struct pen_background {
     uint32_t from;
     uint32_t to;
@@ -56,8 +58,10 @@ struct pen_disturbances {
     uint64_t seed;
 };
 
-/* What a user types: "17=2.0", "rank-17.network=4", "rank-3@0.25", "1-9:1MB".
- * Each adds one. */
+/*
+ * Parse a user's option: "17=2.0", "rank-17.network=4", "rank-3@0.25",
+ * "1-9:1MB". Each adds one disturbance.
+ */
 pen_status pen_disturbances_add_slow_rank(struct pen_disturbances *to,
                                           const char *text,
                                           struct pen_text *why);

@@ -1,4 +1,4 @@
-/* Disturbances in SimGrid: its links, and actors that nobody waits for. */
+/* Disturbances in SimGrid: its links, and actors that no rank waits for. */
 #include "base/bug.h"
 #include "sim/disturbance.h"
 #include "sim/zones.h"
@@ -109,7 +109,7 @@ static bool is_gone(const struct pen_disturbances *all, const char *link)
     return false;
 }
 
-/* What is looked for on a way. */
+/* The search for a failed link on a way. */
 struct gap {
     const struct pen_disturbances *all;
     bool is_found;
@@ -203,7 +203,10 @@ static void run_receiver(int argc, char **argv)
         continue;
 }
 
-/* Ranks that wait for what failed would wait as long as anything goes on. */
+/*
+ * Returns when background messages end: with the first failure, since ranks
+ * that wait for a failed link would wait as long as any messages continue.
+ */
 static double end_of_background(const struct pen_disturbances *all)
 {
     double end_sec = HUGE_VAL;

@@ -75,7 +75,10 @@ uint64_t pen__link_load_messages(const struct pen__link_load *load)
     return load->num_messages;
 }
 
-/* Names decide where links are alike, so that each run tells the same. */
+/*
+ * Names decide between links that are equally full, so that each run reports
+ * the same.
+ */
 static int by_fullness_down(const void *a, const void *b)
 {
     const struct pen_sim_link *x = a;

@@ -10,7 +10,10 @@
  */
 struct pen__link_load;
 
-/* The platform of so many ranks is made. On failure *out is untouched. */
+/*
+ * Starts measuring, once the platform of `num_ranks` is made. On failure *out
+ * is untouched.
+ */
 pen_status pen__link_load_create(uint32_t num_ranks,
                                  struct pen__link_load **out);
 void pen__link_load_free(struct pen__link_load *load);
@@ -22,7 +25,7 @@ void pen__link_load_add(struct pen__link_load *load, uint32_t from, uint32_t to,
 uint64_t pen__link_load_messages(const struct pen__link_load *load);
 
 /*
- * The links that carried anything in so many seconds, the fullest first, as
+ * Reads the links that carried anything in `seconds`, the fullest first, as
  * many as there is room for.
  */
 pen_status pen__link_load_read(const struct pen__link_load *load,

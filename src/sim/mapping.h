@@ -37,8 +37,8 @@ struct pen_mapping {
 };
 
 /*
- * The first device of every rank, one pipeline behind the other. `devices` has
- * num_replicas * num_rows places.
+ * Computes the first device of every rank, pipeline after pipeline. `devices`
+ * has num_replicas * num_rows places.
  */
 pen_status pen_mapping_devices(const struct pen_mapping *mapping,
                                uint64_t *devices, struct pen_text *why);

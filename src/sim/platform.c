@@ -115,7 +115,7 @@ static void make_node(struct making *making, sg_netzone_t zone,
 static void make_blocks(struct making *making, sg_netzone_t zone,
                         uint32_t level, struct range range);
 
-/* Of the zone around blocks of a level. */
+/* Returns the kind of the zone around blocks of a level. */
 static enum pen_zone_kind kind_around(uint32_t level)
 {
     return level == 0 ? PEN_ZONE_OF_HOSTS : PEN_ZONE_OF_ZONES;

@@ -5,21 +5,21 @@
 
 /*
  * A cluster as SimGrid sees it: one host for each rank, named "rank-17", and
- * the links of its devices. What a device has of a level (cluster.h) is a link
- * of its own, in both directions apart:
+ * the links of its devices. A device has a link of its own for each level
+ * (cluster.h), with separate directions:
  *
  *   rank-17.node        between devices of a node
  *   rank-17.network     between nodes
- *   rack-3.up           of a block of an intermediate level: what all its
- *                       devices may send outwards together
+ *   rack-3.up           from a block of an intermediate level: shared by all
+ * its devices when they send outwards
  *
  * Bandwidths and latencies are those of the cluster as its devices reach them
  * (link_share, message_share, network_share, link_sec, network_sec), so that
- * planner and simulation speak of the same links. A rank that stands for
- * several devices sends what each of them sends, over the links of one; what is
- * shared has as many ranks' bandwidths as there is place for ranks. Where kinds
- * of device differ a message goes at the slower one's rate and waits for the
- * mean of both latencies.
+ * planner and simulation speak of the same links. A rank that represents
+ * several devices sends the bytes of one of them, over the links of one; a
+ * shared link has the bandwidths of all ranks that there is room for. Where
+ * kinds of device differ a message goes at the slower one's rate and waits for
+ * the mean of both latencies.
  *
  * A fat tree, a dragonfly or a torus takes the place of everything outside the
  * nodes: each node (each device, where the cluster has one level) is the leaf
@@ -71,9 +71,9 @@ struct pen_platform_options {
 };
 
 /*
- * What a message between two ranks takes when nothing else is under way:
- * latency + bytes / bandwidth. The same figures that the links have; with
- * LEVELS only.
+ * The time of a message between two ranks when nothing else is under way:
+ * latency + bytes / bandwidth. These are the figures of the links; with LEVELS
+ * only.
  */
 struct pen_platform_way {
     double latency_sec;

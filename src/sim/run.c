@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 /*
- * No time passes but what operations and links take: no factors of a real
- * network, no time of this machine, no buffers behind a send's back.
+ * Only operations and links take time: no factors of a real network, no time of
+ * this machine, and no send that completes in a buffer.
  */
 static const char *const settings[] = {
     "penstock",

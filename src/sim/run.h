@@ -9,7 +9,10 @@
 
 #include <stdio.h>
 
-/* What the ranks of a simulation share: they take turns in one process. */
+/*
+ * The state that the ranks of a simulation share: they take turns in one
+ * process.
+ */
 struct pen__run {
     const struct pen_simulation *simulation;
     struct pen_layer_range *ranges; /* per part */
@@ -39,7 +42,7 @@ bool pen__result_read(struct pen_sim_result *result, FILE *from);
 #define PEN__NO_LINE UINT32_MAX
 uint32_t pen__result_line(const struct pen_mesh *mesh, uint32_t rank);
 
-/* Room for ranks, steps and, where asked for, events of so many steps. */
+/* Makes room for ranks, steps and, where asked for, the events of the steps. */
 pen_status pen__result_init(struct pen_sim_result *result,
                             const struct pen_simulation *simulation);
 

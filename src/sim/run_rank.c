@@ -16,7 +16,7 @@ struct span {
     int64_t end_ns;
 };
 
-/* Messages, sums and weights are waited for behind a pass. */
+/* A rank waits after a pass for messages, sums and weights. */
 enum { MOST_WAITS = 8 };
 
 struct rank {
@@ -29,7 +29,7 @@ struct rank {
     struct pen_rank_seconds *told; /* of the result */
     uint64_t num_ops;
 
-    /* Waiting, of the op that runs and behind the pass. */
+    /* Waits, of the op that runs and after the pass. */
     uint32_t waits_for;
     int64_t since_ns;
     uint32_t waited_for; /* longest, in this op */
@@ -48,7 +48,7 @@ static int64_t now_ns(void)
     return (int64_t)(1e9 * simgrid_get_clock());
 }
 
-/* ---- samples that nobody reads ---- */
+/* ---- samples that are never read ---- */
 
 static void free_nothing(struct pen_batches *batches)
 {
@@ -113,7 +113,7 @@ static void on_op(void *context, uint64_t pass, uint32_t position)
     pen_timed_engine_begin(rank->timed, factor, rank->is_fine[position]);
 }
 
-/* What cannot leave is waited for, for ever. */
+/* A message on a link that has failed makes its sender wait for ever. */
 static void on_send(void *context, uint32_t to, size_t length)
 {
     struct rank *rank = context;
@@ -156,7 +156,7 @@ static void note_wait(struct rank *rank)
             (struct span){rank->since_ns, now_ns()};
 }
 
-/* Of the waits for all, what lies between two times. */
+/* Returns the part of the waits for all ranks that lies between two times. */
 static double waited_between(const struct rank *rank, int64_t from, int64_t to)
 {
     int64_t sum = 0;

@@ -19,7 +19,7 @@
 /* With its label less than SMPI can count. */
 #define MOST_MESSAGE (((size_t)1 << 31) - 1024)
 
-/* What the two processes have in common. */
+/* The memory that the two processes share. */
 struct shared {
     struct pen_sim_progress progress;
     char why[1024]; /* of a refusal */
@@ -56,7 +56,7 @@ static int await_child(pid_t child, const struct pen_simulation *simulation,
     return code;
 }
 
-/* The last line that SimGrid wrote, for who has to find out what it means. */
+/* Adds the last line that SimGrid wrote, to help find the cause. */
 static void add_last_words(FILE *words, struct pen_text *why)
 {
     char line[512], last[512] = "nothing";

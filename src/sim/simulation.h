@@ -51,7 +51,7 @@ struct pen_simulation {
     uint32_t value_size;    /* of a weight on its way back */
     bool is_sharded;    /* optimizer: sums are scattered, weights gathered */
     bool overlaps_sums; /* they set out layer by layer, else at the end */
-    double other_sec;   /* of a step, behind everything */
+    double other_sec;   /* of a step, after everything else */
     uint32_t num_steps;
     struct pen_platform_options platform;
     const struct pen_disturbances *disturbances; /* or NULL */
@@ -61,7 +61,7 @@ struct pen_simulation {
     void *progress_context;
 };
 
-/* What a link carried. */
+/* The traffic of a link. */
 struct pen_sim_link {
     char name[64];
     double bytes;
@@ -85,22 +85,22 @@ struct pen_sim_result {
     double host_sec;         /* that the simulation took */
     uint64_t peak_bytes;     /* of its process */
     bool is_stuck;           /* a deadlock, or a failure that all wait for */
-    uint32_t *waiting_for;   /* of each rank when stuck; UINT32_MAX: nobody */
+    uint32_t *waiting_for;   /* by rank when stuck; UINT32_MAX: no rank */
     struct pen_trace *trace; /* NULL unless asked for */
-    uint32_t **waited_for;   /* as the trace: whom each event waited for, or
-                                UINT32_MAX */
+    /* as the trace: the rank that each event waited for, or UINT32_MAX */
+    uint32_t **waited_for;
 };
 
 /*
- * Runs it in a process of its own, so that several can be run one behind the
- * other. On success release with pen_sim_result_release(); a simulation that
- * gets stuck is a success with is_stuck.
+ * Runs the simulation in a process of its own, so that several can be run one
+ * after the other. On success release with pen_sim_result_release(); a
+ * simulation that gets stuck is a success with is_stuck.
  */
 pen_status pen_simulate(const struct pen_simulation *simulation,
                         struct pen_sim_result *out, struct pen_text *why);
 void pen_sim_result_release(struct pen_sim_result *result);
 
-/* What it is compared by; borrowed. */
+/* Returns the figures by which a result is compared; borrowed. */
 struct pen_run_figures
 pen_sim_result_figures(const struct pen_sim_result *result);
 

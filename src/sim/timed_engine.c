@@ -146,7 +146,7 @@ static void touch(struct pen_engine *engine, struct pen_parameter *parameter)
     (void)parameter;
 }
 
-/* A norm that is no reason to clip. */
+/* A norm of 0, which gives no reason to clip. */
 static void sum_squares(struct pen_engine *engine,
                         struct pen_parameter *parameter, double *sum)
 {

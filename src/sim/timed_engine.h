@@ -9,8 +9,8 @@
  * number of elements and no memory, so it has no operations on activations;
  * layers spend their seconds themselves (timed_network.h).
  *
- * What is spent is gathered until somebody has to see the time that passed:
- * at the end of an operation, or, while `is_fine`, behind every layer.
+ * The seconds are gathered until the passed time has to show: at the end of an
+ * operation, or, while `is_fine`, after every layer.
  */
 struct pen_timed_engine;
 
@@ -26,7 +26,7 @@ struct pen_engine *pen_timed_engine(struct pen_timed_engine *timed);
 void pen_timed_engine_set_spend(struct pen_timed_engine *timed,
                                 pen_spend *spend, void *context);
 
-/* A round of messages inside a layer; with the context of the above. */
+/* Sends a round of messages inside a layer; with the context of the above. */
 typedef void pen_exchange_inside(void *context,
                                  const struct pen_message_round *round);
 void pen_timed_engine_set_exchange(struct pen_timed_engine *timed,
@@ -34,7 +34,7 @@ void pen_timed_engine_set_exchange(struct pen_timed_engine *timed,
 void pen_timed_engine_exchange(struct pen_timed_engine *timed,
                                const struct pen_message_round *round);
 
-/* Of the operation that begins: by what its seconds are multiplied. */
+/* Sets the factor for the seconds of the operation that begins. */
 void pen_timed_engine_begin(struct pen_timed_engine *timed, double factor,
                             bool is_fine);
 
@@ -42,7 +42,7 @@ void pen_timed_engine_begin(struct pen_timed_engine *timed, double factor,
 void pen_timed_engine_owe(struct pen_timed_engine *timed, double seconds);
 void pen_timed_engine_pay(struct pen_timed_engine *timed, bool is_end);
 
-/* What a step of the optimizer takes for one parameter of those made next. */
+/* Sets the seconds of an optimizer step for each parameter made from now on. */
 void pen_timed_engine_set_step(struct pen_timed_engine *timed, double seconds);
 
 #endif

@@ -26,7 +26,7 @@ static void free_layer(struct pen__layer *layer)
     free(layer_of(layer));
 }
 
-/* The seconds of a pass in equal shares with a round behind each. */
+/* Spends the seconds of a pass in equal shares, with a round after each. */
 static void compute(const struct timed_layer *it, double seconds,
                     const struct pen_pass_messages *sent, bool is_end)
 {

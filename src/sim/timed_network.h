@@ -17,10 +17,13 @@ struct pen_timed_part {
     double step_sec;
     uint32_t first_layer; /* as the model counts them */
     uint32_t num_layers;
-    uint64_t num_parameters; /* but for experts that are dealt out */
+    uint64_t num_parameters; /* without experts that are dealt out */
     uint64_t num_experts;    /* parameters of those that are here */
-    uint32_t expert_ranks;   /* that they are dealt out over */
-    /* Of each layer, beside the seconds; NULL: none sends any. */
+    uint32_t expert_ranks;   /* over which they are dealt out */
+    /*
+     * The messages of each layer, in addition to its seconds; NULL: none has
+     * any.
+     */
     const struct pen_layer_messages *messages;
 };
 

@@ -37,7 +37,7 @@ static uint32_t read_number(const char **at)
     return number;
 }
 
-/* Behind the number that was read last; NUL at the end. */
+/* Returns the separator after the number that was read last; NUL at the end. */
 static char separator(const struct pen_sim_topology *topology, char next)
 {
     uint32_t count = topology->num_numbers;

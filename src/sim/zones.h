@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 /*
- * What SimGrid offers in C++ only, and by other names since its version 4:
- * zones, which are networks inside networks. A
- * name that is there already is a bug. (These names have single underscores,
- * for C++ keeps double ones to itself.)
+ * Functions that SimGrid offers in C++ only, and by other names since its
+ * version 4: zones, which are networks inside networks. A name that exists
+ * already is a bug. (These names have single underscores, for C++ keeps double
+ * ones to itself.)
  *
  * All zones are stars: there is a way from each host, or from each zone inside,
  * to the middle, where a router leads out. Links belong to the outermost zone
@@ -70,7 +70,7 @@ sg_link_t pen_link_find(const char *name);
 void pen_host_way(sg_host_t from, sg_host_t to,
                   void (*visit)(void *context, sg_link_t link), void *context);
 
-/* What runs on it does nothing from now on. */
+/* Stops a host: programs on it do nothing from now on. */
 void pen_host_stop(sg_host_t host);
 
 /*
