@@ -19,8 +19,8 @@
 #define POLYNOMIAL 0x82f63b78u /* reversed: the highest power is bit 0 */
 
 /*
- * What four bits do to the remainder: row i is i shifted out bit by bit, each
- * bit that is set taking the reversed polynomial with it.
+ * The effect of four bits on the remainder: row i is i shifted out bit by bit,
+ * where each set bit adds the reversed polynomial.
  */
 static const uint32_t table[16] = {
     0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,

@@ -7,7 +7,10 @@
 /* The cyclic redundancy check of Castagnoli (iSCSI, RFC 3720). */
 uint32_t pen_crc32c(const void *bytes, size_t length);
 
-/* Of bytes that follow others, whose remainder is `before`; 0: of none. */
+/*
+ * Returns the remainder of bytes that follow others, whose remainder is
+ * `before`; 0: they follow none.
+ */
 uint32_t pen_crc32c_more(uint32_t before, const void *bytes, size_t length);
 
 /*

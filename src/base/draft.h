@@ -9,10 +9,11 @@
 
 /*
  * A file in the making. It has the name "PATH.part" until it is committed:
- * synced to disk, then renamed. Whoever finds PATH finds all of it, even after
- * a power failure. (pen_file_write() does not sync: it is for results that can
- * be made again.) Group and others may read it if they may read its directory
- * and the umask lets them: in a directory of mode 0700 it has mode 0600.
+ * synced to disk, then renamed. A reader that finds PATH finds all of it, even
+ * after a power failure. (pen_file_write() does not sync: it is for results
+ * that can be made again.) Group and others may read it if they may read its
+ * directory and the umask lets them: in a directory of mode 0700 it has mode
+ * 0600.
  */
 struct pen_draft {
     int handle;

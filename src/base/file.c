@@ -204,7 +204,7 @@ pen_status pen_file_parse(const char *path, size_t limit,
 pen_status pen_file_write(const char *path, const void *bytes, size_t length,
                           struct pen_text *why)
 {
-    /* Opening /dev/stdout anew would lose what stands in the file behind it. */
+    /* Opening /dev/stdout anew would lose the earlier contents of the file. */
     if (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0)
         return write_stream(stdout, "standard output", bytes, length, why);
     if (is_special(path))

@@ -31,8 +31,8 @@ pen_status pen_file_open_no_link(const char *path, int *handle,
 /*
  * Reads a whole regular file of at most `limit` bytes. "-" and /dev/stdin are
  * standard input and /dev/fd/N is a descriptor of the caller: these may be
- * pipes. On success *out holds the bytes and a NUL behind them. On failure *out
- * is untouched and why says which file and what was wrong.
+ * pipes. On success *out holds the bytes and a final NUL. On failure *out is
+ * untouched and why says which file and what was wrong.
  */
 pen_status pen_file_read(const char *path, size_t limit, struct pen_text *out,
                          struct pen_text *why);
@@ -48,8 +48,9 @@ pen_status pen_file_parse(const char *path, size_t limit,
 
 /*
  * Writes the bytes to path ("-" is standard output). A file appears whole or
- * not at all: the bytes go to a temporary name beside it, which is renamed.
- * Devices, pipes and links (/dev/null, /dev/stdout) are written in place.
+ * not at all: the bytes go to a temporary name in the same folder, which is
+ * renamed. Devices, pipes and links (/dev/null, /dev/stdout) are written in
+ * place.
  */
 pen_status pen_file_write(const char *path, const void *bytes, size_t length,
                           struct pen_text *why);

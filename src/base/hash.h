@@ -10,8 +10,8 @@
 
 /*
  * SHA-256, written as 64 lower-case hexadecimal digits and a NUL. The library
- * behind it can fail (no memory, an algorithm that a policy forbids), which is
- * reported once, at the end.
+ * that computes it can fail (no memory, an algorithm that a policy forbids),
+ * which is reported once, at the end.
  */
 #define PEN_HASH_SIZE 65u
 
@@ -42,7 +42,7 @@ struct pen_file_facts {
     char hash[PEN_HASH_SIZE];
 };
 
-/* Whether these are 64 digits as we write them, with a NUL behind them. */
+/* Returns whether these are 64 digits as we write them, followed by a NUL. */
 bool pen_hash_is_valid(const char *text);
 
 #endif

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /*
- * A file that grows by whole records, each added with one write: whoever reads
- * meanwhile sees no halves, and a killed writer loses nothing.
+ * A file that grows by whole records, each added with one write: a concurrent
+ * reader sees no partial record, and a killed writer loses nothing.
  */
 struct pen_journal {
     int handle;

@@ -17,13 +17,13 @@
  * PEN_INVALID and fill why when the file is wrong.
  */
 
-/* A JSON object and what stands before its keys in a message: "ranks[3]." */
+/* A JSON object, and the path that messages put before its keys: "ranks[3]." */
 struct pen_json {
     json_t *object; /* borrowed, except from pen_json_load() */
     char path[48];
 };
 
-/* A number that may stand in an object. */
+/* A number that an object may have. */
 struct pen_json_number {
     const char *key;
     double *value; /* left alone when the key is absent */

@@ -36,14 +36,14 @@ static void skip_spaces(struct pen_json_walk *walk)
         walk->at++;
 }
 
-/* The next byte that is no space; NUL at the end. */
+/* Returns the next byte that is not white space; NUL at the end. */
 static char peek(struct pen_json_walk *walk)
 {
     skip_spaces(walk);
     return walk->at < walk->length ? walk->text[walk->at] : '\0';
 }
 
-/* From an opening quote to behind the closing one. */
+/* Skips a string, from its opening quote to its closing one. */
 static pen_status skip_string(struct pen_json_walk *walk, struct pen_text *why)
 {
     size_t begin = walk->at++;

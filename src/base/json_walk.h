@@ -39,12 +39,12 @@ pen_status pen_json_walk_enter(const struct pen_json_walk *parent,
                                const struct pen_json_piece *piece,
                                struct pen_json_walk *out, struct pen_text *why);
 
-/* The next value; *has_one is false behind the last. */
+/* Reads the next value; *has_one is false after the last. */
 pen_status pen_json_walk_next(struct pen_json_walk *walk,
                               struct pen_json_piece *out, bool *has_one,
                               struct pen_text *why);
 
-/* Refuses anything but spaces behind the end of the outermost value. */
+/* Refuses anything but white space after the end of the outermost value. */
 pen_status pen_json_walk_end(const struct pen_json_walk *walk,
                              struct pen_text *why);
 

@@ -2,13 +2,13 @@
 #define PEN_BASE_LOG_H
 
 /*
- * Messages for people, on stderr. Results go to stdout. A message is lower
- * case, names the thing and the number; a hint goes on a second line.
+ * Messages for users, on stderr; results are printed to stdout. A message is
+ * lower case and names the thing and the number; a hint is on a second line.
  */
 
 enum pen_log_level {
     PEN_LOG_ERROR, /* we stop */
-    PEN_LOG_WARN,  /* we go on, differently */
+    PEN_LOG_WARN,  /* the program continues, differently */
     PEN_LOG_INFO   /* a handful per run */
 };
 

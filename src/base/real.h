@@ -2,11 +2,11 @@
 #define PEN_BASE_REAL_H
 
 /*
- * Functions of real numbers with the same bits everywhere. The C library's own
- * differ in the last bit between libraries and between processors (with fused
- * products and without), and a plan must be the same wherever it is made: on a
- * laptop, in a browser, on the cluster. These use +, -, *, / and exact scaling
- * only; they are off by a few units in the last place at most.
+ * Functions of real numbers that are bit-identical everywhere. The C library's
+ * own differ in the last bit between libraries and between processors (with and
+ * without fused products), and a plan must be the same wherever it is made: on
+ * a laptop, in a browser, on the cluster. These use +, -, *, / and exact
+ * scaling only; they are off by a few units in the last place at most.
  */
 
 double pen_real_exp(double x);

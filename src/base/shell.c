@@ -42,7 +42,7 @@ static char letter_at(const struct place *place, size_t ahead)
                                           : '\0';
 }
 
-/* Behind the quote that ends it; single quotes have no escapes. */
+/* Moves past the quote that ends it; single quotes have no escapes. */
 static bool skip_single(struct place *place)
 {
     const char *from = place->text + place->at + 1;
@@ -55,7 +55,7 @@ static bool skip_single(struct place *place)
     return true;
 }
 
-/* "$(", "${": behind what closes them. A "$" alone is a letter. */
+/* Moves past "$(...)" or "${...}". A "$" alone is a letter. */
 static bool skip_dollar(struct place *place)
 {
     char next = letter_at(place, 1);
@@ -118,7 +118,7 @@ static bool skip_closed(struct place *place, char close)
 
 /* ---- tokens ---- */
 
-/* Blanks, comments, and the ends of lines that go on. */
+/* Skips blanks, comments, and newlines after a backslash. */
 static void skip_blanks(struct pen_shell_scanner *scanner)
 {
     const char *text = scanner->text;
@@ -226,7 +226,7 @@ static bool give(struct pen_shell_pieces *pieces, size_t length, size_t skipped,
     return true;
 }
 
-/* Of '...': its letters. */
+/* Returns the letters of '...'. */
 static bool give_single(struct pen_shell_pieces *pieces,
                         struct pen_shell_piece *out)
 {
@@ -240,7 +240,7 @@ static bool give_single(struct pen_shell_pieces *pieces,
     return true;
 }
 
-/* Whether a backslash here covers the letter behind it. */
+/* Returns whether a backslash here escapes the next letter. */
 static bool covers(const struct pen_shell_pieces *pieces)
 {
     return pieces->at + 1 < pieces->end &&

@@ -2,7 +2,7 @@
 #define PEN_BASE_STATUS_H
 
 /*
- * What a function answers when it can fail. A code exists only if some caller
+ * The result of a function that can fail. A code exists only if some caller
  * acts differently on it; the reason in words travels in a struct pen_text.
  */
 

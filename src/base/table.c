@@ -81,8 +81,8 @@ static void narrow(const struct pen_table *table, size_t page, size_t *widths)
 }
 
 /*
- * Bytes of the cell that go on this line: up to the last blank that fits, or
- * the whole first word when not even that fits.
+ * Returns the bytes of the cell that fit on this line: up to the last blank
+ * that fits, or the whole first word when not even that fits.
  */
 static size_t line_length(const char *cell, size_t width)
 {

@@ -20,7 +20,7 @@
 
 struct pen_column {
     const char *title; /* borrowed until the table is released */
-    bool is_number;    /* stands at the right of its column */
+    bool is_number;    /* aligned to the right of its column */
     bool may_wrap;
 };
 

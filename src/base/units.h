@@ -28,7 +28,7 @@ bool pen_unit_parse(enum pen_unit unit, const char *text, double *out);
  */
 void pen_unit_print(enum pen_unit unit, double value, struct pen_text *out);
 
-/* What a message shows: "80 GiB". A constant. */
+/* Returns an example for messages: "80 GiB". A constant. */
 const char *pen_unit_example(enum pen_unit unit);
 
 #endif

@@ -34,7 +34,10 @@ static void free_node(struct pen_yaml_node *node)
     free(node);
 }
 
-/* Without recursion: what a node has is put before what comes behind it. */
+/*
+ * Frees without recursion: the children of a node are put in front of its
+ * successors.
+ */
 void pen_yaml_free(struct pen_yaml_node *root)
 {
     while (root != NULL) {
@@ -202,7 +205,10 @@ static pen_status refuse_byte(const struct reader *reader, size_t at)
     return refuse_at(reader->why, line, at - begin, reader->parser.problem);
 }
 
-/* What the library says is wrong; it has a place for all but lack of memory. */
+/*
+ * Refuses with the library's reason; it has a place for every error but lack of
+ * memory.
+ */
 static pen_status refuse_syntax(struct reader *reader)
 {
     const yaml_parser_t *parser = &reader->parser;

@@ -9,9 +9,10 @@
 
 /*
  * Strict reading of YAML files: one document of maps, lists and scalars, in
- * block or flow style. Anchors, aliases and tags are refused, for nobody needs
- * them here and they let a short file mean a huge one. Every refusal begins
- * with line and column. A scalar is its text; whoever reads it says what it is.
+ * block or flow style. Anchors, aliases and tags are refused, since they are
+ * not needed here and let a short file expand to a huge one. Every refusal
+ * begins with line and column. A scalar is its text; the reader of the value
+ * decides its type.
  */
 enum pen_yaml_kind { PEN_YAML_SCALAR, PEN_YAML_LIST, PEN_YAML_MAP };
 

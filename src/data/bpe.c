@@ -470,7 +470,7 @@ static void join_candidate(const struct pen__bpe *bpe,
  *
  *   1. Before a pair of rank k is joined, the symbol at the edge becomes open
  *      while a pair with it on the left has a rank below k: it might have been
- *      joined to its right already. Of equal ranks the left one goes first.
+ *      joined to its right already. Among equal ranks the left one goes first.
  *   2. A pair at the edge becomes open, too, if what it is joined to could be
  *      joined to its right before other pairs of rank k: its right neighbour
  *      by then is unknown.

@@ -13,7 +13,7 @@
 /*
  * Reads the command line of a training with Megatron-LM, or a file of its
  * options: words as a shell parts them, with quotes, backslashes and comments;
- * "--key value" and "--key=value". What comes before the options is skipped,
+ * "--key value" and "--key=value". Words before the options are skipped,
  * options that say nothing of model and layout are named in a note, as are
  * shell variables, which are not expanded.
  *

@@ -1,11 +1,11 @@
 /*
- * What Linux tells in files. None of them has to be there: a machine without
- * cpufreq has no governor, a plain process no quota.
+ * Facts that Linux shows in files, each of which may be missing: a machine
+ * without cpufreq has no governor, a plain process no quota.
  *
  * Limits of control groups come in two generations. In the second, one line
  * "0::/a/b" of /proc/self/cgroup names the group; in the first, one line
  * "4:memory:/a/b" per controller. A limit of /a holds for /a/b, too. Inside a
- * container the path may be the host's, of which only the root is to be seen.
+ * container the path may be the host's, of which only the root is visible.
  */
 #include "host/kernel.h"
 
@@ -85,7 +85,7 @@ static void read_first_memory(const char *folder, struct pen_topology *out)
 
 /* Where a generation's groups are mounted, and what is read in each folder. */
 static const struct {
-    const char *controller; /* as it stands in /proc/self/cgroup */
+    const char *controller; /* as /proc/self/cgroup writes it */
     const char *mount;
     void (*read)(const char *folder, struct pen_topology *out);
 } groups[] = {{"", "/sys/fs/cgroup", read_second},
@@ -156,7 +156,7 @@ static void read_groups(const char *root, struct pen_topology *out)
     pen_text_release(&text);
 }
 
-/* The rest of the line that begins with the key, behind its colon. */
+/* Returns the rest of the line that begins with the key, after its colon. */
 static const char *find_line(const char *text, const char *key)
 {
     const char *line = text;

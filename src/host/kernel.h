@@ -4,9 +4,9 @@
 #include "host/topology.h"
 
 /*
- * Fills in what Linux tells in files: limits of the cgroup, memory,
- * instruction sets, huge pages, governor. `root` stands before every path: ""
- * but in tests.
+ * Fills in the facts that Linux shows in files: limits of the cgroup, memory,
+ * instruction sets, huge pages, governor. `root` is put before every path: ""
+ * except in tests.
  */
 void pen__kernel_read(const char *root, struct pen_topology *out);
 

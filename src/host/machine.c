@@ -9,8 +9,9 @@
 #include <stdlib.h>
 
 /*
- * OpenMP may have bound this thread to its first place before main() began;
- * then the places, not the mask, tell what the process was given.
+ * Adds the processors of OpenMP's places. OpenMP may have bound this thread to
+ * its first place before main() began; then the places, not the mask, show
+ * which processors the process was given.
  */
 static void add_places(hwloc_cpuset_t set)
 {
@@ -82,7 +83,7 @@ uint32_t pen__machine_count(const struct pen__machine *machine,
 hwloc_obj_t pen__machine_next_core(const struct pen__machine *machine,
                                    hwloc_const_cpuset_t set, hwloc_obj_t before)
 {
-    /* Where the kernel tells no cores, each processor is one. */
+    /* Where the kernel shows no cores, each processor counts as one. */
     int depth =
         hwloc_get_type_or_below_depth(machine->topology, HWLOC_OBJ_CORE);
     hwloc_obj_t core = before;

@@ -23,8 +23,8 @@ struct pen_memory_limit {
 };
 
 /*
- * The tightest limit of each scope. `root` is put before /proc and /sys: ""
- * but in tests. What cannot be read limits nothing.
+ * Reads the tightest limit of each scope. `root` is put before /proc and /sys:
+ * "" except in tests. A file that cannot be read sets no limit.
  */
 void pen_memory_limits_read(const char *root,
                             struct pen_memory_limit out[PEN_MEMORY_SCOPES]);

@@ -12,7 +12,7 @@ enum {
     ROWS_F32 = 128,  /* per thread: a run is over before others may cut in */
     ROWS_BF16 = 256, /* likewise */
     ROWS_MAX = 8192,
-    RUNS_ALIKE = 8, /* so many near the best one, and it is believed */
+    RUNS_ALIKE = 8, /* this many runs near the best one confirm it */
     ALIGNMENT = 64
 };
 
@@ -29,9 +29,9 @@ static double now_sec(void)
 }
 
 /*
- * The best of many runs, after one that nobody looks at. It is sought until
- * several runs come near it: a quiet machine is done soon, and on a busy one
- * there may be a moment without the others.
+ * Returns the best of many runs, after one that does not count. It runs until
+ * several come near the best one: a quiet machine is done soon, and on a busy
+ * one there may be a moment without the others.
  */
 static double best_sec(void (*run)(void *context), void *context)
 {
@@ -156,7 +156,7 @@ static void triad_run(void *context)
         a[i] = b[i] + 3 * c[i];
 }
 
-/* Pages lie beside the thread that touches them first. */
+/* Each page is placed on the node of the thread that first touches it. */
 static void triad_fill(const struct triad *triad)
 {
 #pragma omp parallel for simd num_threads(triad->threads) schedule(static)

@@ -5,9 +5,9 @@
 #include "host/topology.h"
 
 /*
- * What this machine reaches, measured: the best of several short runs. A call
- * takes a tenth of a second, half of one where other work disturbs it. A share
- * of peak is a share of this.
+ * The measured peak of this machine: the best of several short runs. A call
+ * takes a tenth of a second, or half a second where other work disturbs it.
+ * Every "share of peak" refers to these figures.
  */
 
 /*

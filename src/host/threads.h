@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Who says where the threads run: name, word and sentence. */
+/* How the threads were placed: name, word and sentence. */
 #define PEN_BINDING_TABLE(X)                                                   \
     X(CORES, "cores", "bound, one core each")                                  \
     X(USER, "user", "placed by OMP_PROC_BIND or OMP_PLACES")                   \
@@ -36,12 +36,12 @@ struct pen_threads {
 
 /*
  * Decides how many threads compute and has OpenMP bind them, each to one core.
- * Nothing is bound where somebody chose already: in the environment, by a
- * mask that is narrower than the machine, or by taking fewer threads than
- * there are cores, which leaves the others to somebody else.
+ * Nothing is bound where the user chose already: in the environment, by a mask
+ * that is narrower than the machine, or by taking fewer threads than there are
+ * cores, which leaves the others to other programs.
  *
- * OpenMP reads its places when a program starts, so this one may *start
- * itself again* in the same process, with the same words: call this first,
+ * OpenMP reads its places when a program starts, so this function may *start
+ * the program again* in the same process, with the same words: call it first,
  * before anything is read, written or created. Threads that are made by other
  * means inherit the core of the thread that makes them.
  */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Cores, the hardware threads on them, and the nodes of memory beside them. */
+/* Cores, the hardware threads on them, and their nodes of memory. */
 struct pen_processors {
     uint32_t cores;
     uint32_t hardware_threads;
@@ -23,8 +23,9 @@ struct pen_cache {
 #define PEN_CACHE_LEVELS 3
 
 /*
- * What the machine has, and the part of it that this process may use. A file
- * of the kernel that cannot be read leaves its number 0 and its word empty.
+ * The hardware of the machine, and the part of it that this process may use. A
+ * file of the kernel that cannot be read leaves its number 0 and its word
+ * empty.
  */
 struct pen_topology {
     char cpu_name[96];

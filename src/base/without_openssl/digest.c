@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define BLOCK_BYTES 64u
-#define LENGTH_AT 56u /* where the length of all stands in the last block */
+#define LENGTH_AT 56u /* place of the total length in the last block */
 #define ROUNDS 64u
 
 struct pen__digest {

@@ -7,10 +7,10 @@
  * A thread takes one key/value head of one sequence at a time, packs its k and
  * v, and goes through the query heads of its group and their blocks in order:
  * scores of a block against all keys up to its last query (no further), softmax
- * in place, product with v. So the scores of one block per thread are all that
- * ever exists, memory grows with T only, and nothing depends on the number of
- * threads. The backward computes the scores again and finds probabilities from
- * the log-sum-exp that the forward left (Dao et al., 2022, algorithm 4).
+ * in place, product with v. Only the scores of one block per thread ever exist,
+ * memory grows with T only, and nothing depends on the number of threads. The
+ * backward computes the scores again and finds probabilities from the
+ * log-sum-exp that the forward left (Dao et al., 2022, algorithm 4).
  *
  * In bf16 on a machine with AMX attention_amx.c does a thread's work; here are
  * the products of the library, for all others. Three serve both directions: S =
@@ -233,7 +233,7 @@ static pen_status attention_prepare(struct pen_engine *engine,
     return PEN_OK;
 }
 
-/* What one thread works with. */
+/* The working set of one thread. */
 struct worker {
     struct pen__onednn *self;
     const struct pen__rows *rows;
@@ -275,7 +275,10 @@ static size_t head_at(const struct worker *worker, size_t batch, size_t head,
     return (row * stride + head * worker->shape->head_size) * worker->unit;
 }
 
-/* Of a head of keys or values, or their gradients: dense, from all chunks. */
+/*
+ * Gathers a head of keys or values, or of their gradients: dense, from all
+ * chunks.
+ */
 static void gather_head(const struct worker *worker, size_t batch,
                         size_t kv_head, const char *from, char *to)
 {
@@ -423,7 +426,7 @@ static void attention_forward(struct pen_engine *engine,
     }
 }
 
-/* Of the query side; those of k and v are summed in the room. */
+/* Gradients on the query side; those of k and v are summed in the room. */
 struct backward {
     const char *q;
     const float *lse;
@@ -506,7 +509,7 @@ static void attention_backward(struct pen_engine *engine,
     struct pen__onednn *self = (struct pen__onednn *)engine;
     struct pen__attention *attention = prepared(self, shape);
     PEN_BUG_UNLESS(attention != NULL);
-    (void)out; /* the probabilities tell as much, and are not rounded */
+    (void)out; /* the probabilities have the same information, unrounded */
     if (attention->is_tiled) {
         tiled_backward(self, attention, q, k, v, lse,
                        &(struct slopes){dout, dq, dk, dv, shape->adds});

@@ -15,7 +15,7 @@
  *   dV^T += dO^T P  right: P in pairs, as the slopes are computed
  *   dK^T += Q^T dS  right: dS in pairs, likewise
  *
- * Keys are counted in whole tiles, those behind the end are zero.
+ * Keys are counted in whole tiles; those beyond the end are zero.
  */
 #include "engine/onednn/attention_amx.h"
 
@@ -29,7 +29,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of a tile, TILE in words of 4 bytes; of a square of four tiles. */
+/*
+ * Sizes of a tile, where TILE is in words of 4 bytes; and of a square of four
+ * tiles.
+ */
 enum { ROWS = 16, INNER = 32, TILE = 256, SQUARE = 32 };
 enum { PAIRS = PEN__QUERIES / 2, QUERY_TILES = PEN__QUERIES / INNER };
 
@@ -83,7 +86,7 @@ struct room {
     float *dv;   /* (D, T) */
 };
 
-/* Also tells the size, of a room that is not there. */
+/* Lays out a room; with a NULL base it only returns the size. */
 static size_t room_init(struct room *room, const struct pen_attention *shape,
                         char *base)
 {

@@ -1,4 +1,6 @@
-/* What attention.c does between its products. Each call is one thread's. */
+/*
+ * The parts of attention.c between its products. Each call is for one thread.
+ */
 
 static void gather(size_t rows, size_t width, size_t stride, const void *from,
                    void *to)

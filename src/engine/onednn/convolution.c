@@ -23,7 +23,7 @@ struct pass {
     size_t places[OPERANDS];              /* of the copies in the scratch */
 };
 
-/* What was prepared for one shape, whatever the parameters are. */
+/* The primitives prepared for one shape, whatever the parameters are. */
 struct pen__convolution {
     struct pen_image_window window;
     size_t outputs;
@@ -137,7 +137,7 @@ static enum operand output_of(enum pen__pass pass)
     return outputs[pass];
 }
 
-/* What the library likes an operand of a pass to look like. */
+/* Returns the layout that the library prefers for an operand of a pass. */
 static PEN__MD liked(dnnl_primitive_desc_t description, enum pen__pass pass,
                      enum operand operand)
 {

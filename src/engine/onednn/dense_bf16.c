@@ -292,7 +292,7 @@ static pen_status write_kernels(struct pen__onednn *self, struct pen_text *why)
     return status;
 }
 
-/* What passes through buffers of the library, column-major. */
+/* Notes the operands that pass through the library's buffers, column-major. */
 static pen_status note_packing(struct pen__onednn *self,
                                const struct pen_linear *linear,
                                const struct pen__dense *dense,

@@ -44,8 +44,8 @@ static void embedding_forward(struct pen_engine *engine,
 }
 
 /*
- * The same word may stand in many rows, so threads share out the columns, and
- * each goes through all rows in order.
+ * The same word may occur in many rows, so threads share out the columns, and
+ * each thread goes through all rows in order.
  */
 static void embedding_backward(struct pen_engine *engine,
                                const struct pen_embedding *embedding,

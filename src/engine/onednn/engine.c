@@ -61,7 +61,10 @@ pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
     return PEN_OK;
 }
 
-/* Whether it stands on the library's matrix product (packing.c). */
+/*
+ * Returns whether a primitive is built on the library's matrix product
+ * (packing.c).
+ */
 static bool is_packing(const_dnnl_primitive_desc_t description)
 {
     const char *name = NULL;

@@ -11,10 +11,10 @@
  * (Moshier), within 2 units in the last place. Saturates instead of
  * overflowing.
  *
- * Below -60 it is zero, which nobody who adds it to 1 can tell. A compiler may
- * work out the rest of a loop for that case beside the general one, in every
- * lane; a number next to the smallest would make denormals there, which take
- * the processor a hundred times as long.
+ * Below -60 the result is zero, which makes no difference when it is added to
+ * 1. A compiler may compute the rest of a loop for that case as well as for the
+ * general one, in every lane; a number close to the smallest would make
+ * denormals there, which take the processor a hundred times as long.
  */
 static inline float pen__exp(float x)
 {

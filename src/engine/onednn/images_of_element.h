@@ -53,7 +53,7 @@ static void add_channels(const struct pen_engine *engine, size_t batch,
     }
 }
 
-/* What of the image lies under the window at one step of one axis. */
+/* The part of the image under the window, at one step of one axis. */
 struct span {
     size_t begin;
     size_t end;

@@ -50,6 +50,6 @@ bool pen_engine_onednn_has_bf16(void)
 #ifdef PEN_ENGINE_X86
     return __builtin_cpu_supports("avx512bf16");
 #else
-    return true; /* nobody has said otherwise */
+    return true; /* assumed: only x86 is asked */
 #endif
 }

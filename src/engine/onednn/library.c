@@ -4,7 +4,7 @@
 
 #define IS_3 (DNNL_VERSION_MAJOR >= 3)
 
-/* Arguments of a sum: 3.x has a zero point and a type between or behind. */
+/* Arguments of a sum: 3.x takes a zero point and a type, too. */
 #if IS_3
 #define POST_SUM after, 1, 0, dnnl_data_type_undef
 #else

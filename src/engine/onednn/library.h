@@ -37,10 +37,10 @@ bool pen__md_is_equal(PEN__MD a, PEN__MD b);
 PEN__MD pen__md_of(const struct pen__md *md);
 
 /*
- * Of a matrix kept in blocks of `lanes` rows with pairs of columns side by
- * side, as bf16 products want it: element (row, column) at row / lanes * block
- * + column / 2 * 2 * lanes + row % lanes * 2 + column % 2. False when it is
- * kept otherwise.
+ * Describes a matrix kept in blocks of `lanes` rows with adjacent pairs of
+ * columns, as bf16 products want it: element (row, column) at row / lanes *
+ * block + column / 2 * 2 * lanes + row % lanes * 2 + column % 2. False when it
+ * is kept otherwise.
  */
 bool pen__md_paired_lanes(PEN__MD md, size_t *lanes, size_t *block);
 

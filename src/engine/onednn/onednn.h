@@ -10,9 +10,9 @@
  * rows_*.c do everything row by row with OpenMP.
  *
  * Value, gradient and moments are float and plain, row after row: an optimizer
- * sees flat arrays, an embedding sees rows. In bf16 a copy of the value lies
- * beside it in the layout that the products read, which the optimizer writes
- * piece by piece while the piece is in cache:
+ * sees flat arrays, an embedding sees rows. In bf16 there is also a copy of the
+ * value in the layout that the products read, which the optimizer writes piece
+ * by piece while the piece is in cache:
  *
  *   blocks of `lanes` rows, and inside one the columns in pairs,
  *   w[0][0] w[0][1] w[1][0] w[1][1] ... w[63][1], w[0][2] w[0][3] w[1][2] ...
@@ -40,7 +40,7 @@ enum pen__dense_product {
     PEN__DENSE_PRODUCTS
 };
 
-/* What was prepared for one number of rows. */
+/* The products prepared for one number of rows. */
 struct pen__dense {
     size_t rows;
     const struct pen_parameter *bias;
@@ -146,7 +146,7 @@ void pen__packing_note_floats(struct pen__onednn *self,
  */
 void pen__packing_write_kernels(struct pen__onednn *self);
 
-/* What all that was noted touches. */
+/* Returns the bytes that all noted products touch. */
 size_t pen__packing_bytes(const struct pen__onednn *self);
 
 /* A status for a refusal of the library, with the reason. */

@@ -1,7 +1,8 @@
 /*
- * The library's matrix product (dnnl_sgemm, and what the primitives called
- * gemm stand on) copies blocks of both operands into buffers that it allocates
- * and frees in every call; nobody can hand it one. Column-major, as it thinks:
+ * The library's matrix product (dnnl_sgemm, on which the primitives called gemm
+ * are built) copies blocks of both operands into buffers that it allocates and
+ * frees in every call; a caller cannot supply them. Column-major, as in the
+ * library:
  *
  *            depth                  384 columns at most
  *          +-------+             +-----+
@@ -10,14 +11,15 @@
  *          |       |  one for all threads of a large product, with 9984 rows
  *          +-------+  for each of them (of ten threads) at most
  *
- * Otherwise threads share the columns, each with an A of its own and B behind
- * it; where B is a single block, A goes through a strip of it, and the rest is
- * not touched. Products of floats with few rows or columns are not copied at
- * all, unless rows lie apart by a distance that caches dislike. Sizes and
- * choices are those for AVX-512; other processors have less depth.
+ * Otherwise threads share the columns, each with an A of its own followed by B;
+ * where B is a single block, A goes through a strip of it, and the rest is not
+ * touched. Products of floats with few rows or columns are not copied at all,
+ * unless rows lie apart by a distance that caches dislike. Sizes and choices
+ * are those for AVX-512; other processors have less depth.
  *
- * malloc() keeps what a thread frees, and gives the next product the same
- * place: what one touches stays for the others, so pieces are added up.
+ * malloc() keeps the memory that a thread frees, and gives the next product the
+ * same place: memory that one product touches stays for the others, so pieces
+ * are added up.
  */
 #include "engine/onednn/onednn.h"
 
@@ -27,7 +29,7 @@ enum {
     MOST_SHARERS = 10,
     STRIP_ROWS = 48,
     SHARED_ROWS = 1000, /* at least, */
-    SHARED_FLOATS = 96, /* and so many columns for each thread */
+    SHARED_FLOATS = 96, /* at least this many columns for each thread */
     SHARED_HALVES = 68, /* likewise */
     DEPTH_BYTES = 1536,
     SHALLOW = 384,
@@ -124,7 +126,10 @@ static size_t b_distance(const struct pen__sgemm *of)
     return of->is_b_turned ? of->columns : of->inner;
 }
 
-/* What the library copies although the copies are a large part of the work. */
+/*
+ * Returns whether the library copies although the copies are a large part of
+ * the work.
+ */
 static bool is_copied_anyway(const struct pen__sgemm *of, size_t threads)
 {
     if (!of->is_b_turned && of->is_a_turned)

@@ -352,7 +352,7 @@ static pen_status gradient_place(struct pen_engine *engine,
     return parameter->parts[PEN_PART_GRADIENT] == NULL ? PEN_NOMEM : PEN_OK;
 }
 
-/* Where the bf16 copy begins behind a value that was placed. */
+/* Returns where the bf16 copy begins, after the value. */
 static size_t half_at(const struct pen_parameter *parameter)
 {
     enum { LINE = 64 };

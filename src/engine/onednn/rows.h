@@ -5,9 +5,9 @@
 #include "engine/onednn/causal.h"
 
 /*
- * What is done row by row. One source per concern, compiled for each element
- * type and each level of the instruction set; the best one that the machine
- * has is chosen when the engine is made.
+ * Operations that work row by row. One source per concern, compiled for each
+ * element type and each level of the instruction set; the best one that the
+ * machine has is chosen when the engine is made.
  *
  * Work is shared out so that no number depends on how many threads there are:
  * a row, a column or a fixed piece of an array belongs to one thread.

@@ -136,7 +136,7 @@ static void parameter_value_changed(struct pen_engine *engine,
     }
 }
 
-/* What AdamW multiplies with, in float. */
+/* The factors of AdamW, in float. */
 struct adamw_factors {
     float rate;       /* learning rate / (1 - beta1^step) */
     float correction; /* 1 / sqrt(1 - beta2^step) */
