@@ -83,6 +83,7 @@ static void make_member(struct member *it)
     make_network(it, false);
     const struct pen_reduction_options sums = {.group = it->group,
                                                .network = it->network,
+                                               .num_dealt = 1,
                                                .is_sharded = true,
                                                .gathered_by = it->course->size};
     assert_int_equal(pen_reduction_create(&sums, &it->reduction), PEN_OK);
