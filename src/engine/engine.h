@@ -659,8 +659,9 @@ struct pen_engine_ops {
                             void *dup);
 
     /*
-     * These seven are NULL in an engine without experts. Adds to dx, and to
-     * what the dlogits of the last backward of the input are for.
+     * These seven are NULL in an engine without experts. The backward of the
+     * input writes dlogits, which the backward of the weight reads, and adds to
+     * dx where there is one.
      */
     void (*route_forward)(struct pen_engine *engine,
                           const struct pen_router *router, const void *x,

@@ -13,7 +13,7 @@ static double sigmoid_of(REAL logit)
     return 1 / (1 + exp(-(double)logit));
 }
 
-/* What the choice goes by. */
+/* The score that a row chooses its experts by. */
 static double choice_score(const struct pen_router *router, const REAL *logits,
                            size_t expert)
 {
@@ -112,7 +112,7 @@ static double scale_of(const struct pen_router *router)
     return router->scale > 0 ? router->scale : 1;
 }
 
-/* What sigmoids are divided by. */
+/* The number that divides the sigmoids of a row. */
 static double sigmoid_sum(const struct pen_router *router, const REAL *logits,
                           const int32_t *choice)
 {
@@ -134,7 +134,7 @@ static void gate_by_sigmoids(const struct pen_router *router,
             (REAL)(scale_of(router) * sigmoid_of(logits[choice[k]]) / sum);
 }
 
-/* What exponentials are divided by. */
+/* The number that divides the exponentials of a row. */
 static double softmax_sum(const struct pen_router *router, const REAL *logits,
                           const int32_t *choice, double largest, double all)
 {

@@ -167,7 +167,10 @@ static struct pen__experts_pass experts_pass(const struct block *block,
                                    : pen__at(pass->hold, block->experts_hold),
         .scratch = pen__at(pass->scratch, block->experts_scratch),
         .share = (double)block->shape.rows / pass->microbatch->loss_count,
-        .is_forward_only = pass->is_forward_only};
+        .is_forward_only = pass->is_forward_only,
+        .tensor = pass->tensor,
+        .others = pen__at(pass->scratch, block->others),
+        .adds = block->has_features};
 }
 
 /* Where the projection of a piece has its arrays, and their gradients. */
@@ -518,14 +521,14 @@ static void forward_attention(struct block *block, const struct pen__pass *pass,
     add_outputs(block, pass, x, middle);
 }
 
-static void forward_mlp(const struct block *block, const struct pen__pass *pass,
-                        void *y)
+static void forward_features(const struct block *block,
+                             const struct pen__pass *pass, const void *b,
+                             void *y)
 {
     struct pen_engine *engine = pass->engine;
     void *middle = pen__at(pass->stash, block->middle);
     if (y == NULL && block->again.wide)
         return;
-    const void *b = all_normed(block, pass, block->b);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
         compute_wide(block, piece, pass, b);
@@ -536,6 +539,22 @@ static void forward_mlp(const struct block *block, const struct pen__pass *pass,
             engine->ops->linear_forward(
                 engine, &piece->down, inner_of(block, piece, pass),
                 residual_of(pass, i, middle), result_of(block, pass, i, y));
+    }
+}
+
+static void forward_mlp(const struct block *block, const struct pen__pass *pass,
+                        void *y)
+{
+    void *middle = pen__at(pass->stash, block->middle);
+    if (y == NULL && block->again.wide && block->experts == NULL)
+        return;
+    const void *b = all_normed(block, pass, block->b);
+    if (block->has_features)
+        forward_features(block, pass, b, y);
+    if (block->experts != NULL) {
+        const struct pen__experts_pass experts = experts_pass(block, pass);
+        pen__experts_forward(block->experts, &experts, b,
+                             residual_of(pass, 0, middle), y);
     }
     if (y != NULL)
         add_outputs(block, pass, middle, y);
@@ -550,14 +569,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     compute_a(block, pass, x);
     forward_attention(block, pass, x, middle);
     compute_b(block, pass);
-    if (block->has_features)
-        forward_mlp(block, pass, y);
-    if (block->experts == NULL)
-        return;
-    const struct pen__experts_pass experts = experts_pass(block, pass);
-    pen__experts_forward(block->experts, &experts,
-                         normed(block, pass, block->b),
-                         block->has_features ? y : middle, y);
+    forward_mlp(block, pass, y);
 }
 
 /* ---- backward ---- */
@@ -599,14 +611,11 @@ static void backward_mlp(const struct block *block,
     for (uint32_t i = 0; i < block->num_pieces && block->has_features; i++)
         backward_piece(block, &block->pieces[i], pass, b, all_of_y,
                        result_of(block, pass, i, db));
-    if (block->has_features)
-        add_results(block, pass, db);
     if (block->experts != NULL) {
         const struct pen__experts_pass experts = experts_pass(block, pass);
-        pen__experts_backward_input(block->experts, &experts,
-                                    normed(block, pass, block->b), dy,
-                                    block->has_features ? db : NULL, db);
+        pen__experts_backward_input(block->experts, &experts, b, all_of_y, db);
     }
+    add_results(block, pass, db);
     pass->engine->ops->norm_backward_input(
         pass->engine, &block->mlp_norm.all, pen__at(pass->stash, block->middle),
         pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),
@@ -661,18 +670,17 @@ static void backward_input(struct pen__layer *layer,
 }
 
 static void weigh_features(const struct block *block,
-                           const struct pen__pass *pass, const void *dy)
+                           const struct pen__pass *pass, const void *b,
+                           const void *dy)
 {
     struct pen_engine *engine = pass->engine;
     const struct pen_engine_ops *ops = engine->ops;
-    const void *b = all_normed(block, pass, block->b);
     for (uint32_t i = 0; i < block->num_pieces; i++) {
         const struct piece *piece = &block->pieces[i];
         if (block->again.inner)
             compute_inner(block, piece, pass);
         ops->linear_backward_weight(engine, &piece->down,
-                                    inner_of(block, piece, pass),
-                                    all_gradients(pass, dy, block->all_of_y));
+                                    inner_of(block, piece, pass), dy);
         ops->linear_backward_weight(engine, &piece->up, b,
                                     pen__at(pass->hold, piece->wide_gradient));
     }
@@ -681,13 +689,14 @@ static void weigh_features(const struct block *block,
 static void weigh_mlp(const struct block *block, const struct pen__pass *pass,
                       const void *dy)
 {
+    const void *b = all_normed(block, pass, block->b);
+    const void *all_of_y = all_gradients(pass, dy, block->all_of_y);
     if (block->experts != NULL) {
         const struct pen__experts_pass experts = experts_pass(block, pass);
-        pen__experts_backward_weight(block->experts, &experts,
-                                     normed(block, pass, block->b), dy);
+        pen__experts_backward_weight(block->experts, &experts, b, all_of_y);
     }
     if (block->has_features)
-        weigh_features(block, pass, dy);
+        weigh_features(block, pass, b, all_of_y);
     pen__norm_backward_weight(
         &block->mlp_norm, pass->engine, pen__at(pass->stash, block->middle),
         pen__at(pass->stash, block->mean2), pen__at(pass->stash, block->rstd2),

@@ -77,6 +77,9 @@ pen_status pen__network_seal(struct pen_network *network, struct pen_text *why);
 void pen__exchange(struct pen_group *group, uint32_t with, const void *mine,
                    void *theirs, size_t bytes);
 
+/* Adds numbers of `size` bytes, float or double, to others. */
+void pen__add_masters(size_t size, void *to, const void *from, size_t count);
+
 /*
  * Parameters that several pieces of a cut model have, as keys and values of
  * which there are fewer heads than pieces. Their gradients are added in the

@@ -38,14 +38,10 @@ static size_t find_set(const struct pen_network *network, size_t first,
     return members[0] == first ? count : 0;
 }
 
-static bool is_double(const struct pen__copies *copies)
-{
-    return copies->network->options.engine->dtype == PEN_PRECISION_F64;
-}
-
 static size_t bytes_of(const struct pen__copies *copies, size_t count)
 {
-    return count * (is_double(copies) ? sizeof(double) : sizeof(float));
+    return count * pen_precision_bytes(pen_precision_master(
+                       copies->network->options.engine->dtype));
 }
 
 pen_status pen__copies_create(struct pen_network *network)
@@ -97,17 +93,6 @@ static struct pen_mirror_piece gradient_of(const struct pen__copies *copies,
                                      .count = pen_network_count(it)};
 }
 
-static void add(const struct pen__copies *copies, void *to, const void *from,
-                size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (is_double(copies))
-            ((double *)to)[i] += ((const double *)from)[i];
-        else
-            ((float *)to)[i] += ((const float *)from)[i];
-    }
-}
-
 /* Adds one gradient to another, or puts it in its place. */
 static void join(struct pen__copies *copies, size_t from, size_t to, bool adds)
 {
@@ -116,7 +101,7 @@ static void join(struct pen__copies *copies, size_t from, size_t to, bool adds)
     const void *in = pen_mirror_show(&copies->from, &source);
     void *out = pen_mirror_show(&copies->to, &target);
     if (adds)
-        add(copies, out, in, source.count);
+        pen__add_masters(bytes_of(copies, 1), out, in, source.count);
     else
         memcpy(out, in, bytes_of(copies, source.count));
     pen_mirror_put(&copies->to);
@@ -133,7 +118,8 @@ static void join_members(struct pen__copies *copies, uint32_t num_sharing)
         void *mine = pen_mirror_show(&copies->to, &piece);
         pen__exchange(group, group->self ^ apart, mine, copies->received,
                       bytes_of(copies, piece.count));
-        add(copies, mine, copies->received, piece.count);
+        pen__add_masters(bytes_of(copies, 1), mine, copies->received,
+                         piece.count);
     }
 }
 

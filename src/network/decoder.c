@@ -209,26 +209,42 @@ uint32_t pen_tensor_numbers(const struct pen_any_model *model, uint32_t pieces)
                                                        : 1;
 }
 
+static bool has_dense_block(const struct pen_model *model)
+{
+    for (uint32_t i = 0; i < model->num_blocks; i++)
+        if (!pen_model_block_is_sparse(model, i))
+            return true;
+    return false;
+}
+
 pen_status pen_network_check_pieces(const struct pen_model *model,
                                     uint32_t pieces, struct pen_text *why)
 {
     uint32_t heads = model->num_kv_heads;
     if (pieces <= 1)
         return PEN_OK;
-    if (model->num_experts > 0) {
-        pen_why(why,
-                "a model with experts cannot be cut into %u pieces; train it "
-                "without tensor parallelism",
-                pieces);
+    if (model->has_expert_bias) {
+        pen_why(
+            why,
+            "experts of model_type \"%s\" cannot be cut into %u pieces: one "
+            "tensor has all of a block; train it without tensor "
+            "parallelism",
+            pen_model_type(model), pieces);
         return PEN_INVALID;
     }
     if (model->num_heads % pieces != 0)
         pen_why(why, "the model's %u attention heads", model->num_heads);
     else if (heads % pieces != 0 && pieces % heads != 0)
         pen_why(why, "the model's %u key and value heads", heads);
-    else if (model->intermediate % pieces != 0)
+    else if (has_dense_block(model) && model->intermediate % pieces != 0)
         pen_why(why, "the %u inner features of the model's MLP",
                 model->intermediate);
+    else if (model->num_experts > 0 && model->expert_intermediate % pieces != 0)
+        pen_why(why, "the %u inner features of the model's experts",
+                model->expert_intermediate);
+    else if (model->num_experts > 0 && model->shared_intermediate % pieces != 0)
+        pen_why(why, "the %u inner features of the model's shared experts",
+                model->shared_intermediate);
     else if (words_per_piece(model->vocab, pieces) * (pieces - 1) >=
              model->vocab)
         pen_why(why, "the %u words of the model's vocabulary", model->vocab);

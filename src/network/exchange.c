@@ -20,3 +20,13 @@ void pen__exchange(struct pen_group *group, uint32_t with, const void *mine,
     pen_group_send(group, with, 0, mine, bytes, &pending.requests[1]);
     pen_group_wait(group, is_done, &pending);
 }
+
+void pen__add_masters(size_t size, void *to, const void *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (size == sizeof(double))
+            ((double *)to)[i] += ((const double *)from)[i];
+        else
+            ((float *)to)[i] += ((const float *)from)[i];
+    }
+}

@@ -25,7 +25,21 @@
  * gradient of its own, so that every number has the bits that it has where all
  * experts are on one rank. A place has room for all copies that one source may
  * send. Rows that arrived stay until the backward weight, which sends nothing.
+ *
+ * In a model that is cut, every piece has some features of each expert: its own
+ * way from the copies to results, which are added as those of a dense MLP. All
+ * pieces have the same copies. The gradient of a gate is a sum over pieces, and
+ * the first of all pieces adds what comes through the router.
  */
+struct pen__expert_piece {
+    struct pen_linear *up;   /* owned; one of each expert, with the gate */
+    struct pen_linear *down; /* without its bias, which is: */
+    struct pen_parameter **down_bias; /* owned; NULL in it: none */
+    /* In the stash; in the hold or the scratch when computed again. */
+    size_t wide, inner;
+    size_t wide_gradient; /* in the hold */
+};
+
 struct pen__experts {
     struct pen__shape shape;
     struct pen_recomputed again;
@@ -36,18 +50,17 @@ struct pen__experts {
     size_t chosen;
     struct pen_router router;
     struct pen_parameter *offset;    /* of the router; may be NULL */
-    struct pen_swiglu swiglu;        /* of all copies */
+    struct pen_swiglu swiglu;        /* of all copies, in one piece */
     struct pen_clamped_gate clamped; /* in its place where limit is above 0 */
-    struct pen_linear *up;   /* owned; one of each expert, with the gate */
-    struct pen_linear *down; /* without its bias, which is: */
-    struct pen_parameter **down_bias; /* owned; NULL in it: none */
+    uint32_t num_pieces;
+    struct pen__expert_piece *pieces; /* owned */
 
     /* Only with several sources. */
     struct pen_group *group;                /* borrowed */
     struct pen_group_request *requests;     /* owned, as the next three */
     size_t num_posted;                      /* of them */
     int32_t *in_order;                      /* 0, 1, 2, ... */
-    struct pen__expert_gradient *gradients; /* of `up`, then of `down` */
+    struct pen__expert_gradient *gradients; /* see pen__experts_product() */
     struct pen_engine *engine;              /* borrowed; has their memory */
 
     size_t stash_bytes;
@@ -57,10 +70,8 @@ struct pen__experts {
     size_t logits, gates, choice, order, at, tokens;
     size_t arrivals; /* rows of each source for each expert here */
     size_t arrived, arrived_gates;
-    /* In the stash; in the hold or the scratch when computed again. */
-    size_t wide, inner;
     /* In the hold. */
-    size_t wide_gradient, logit_gradient;
+    size_t logit_gradient;
     size_t arrived_gradient; /* of several sources: that of the results */
     /* In the scratch; the second line of several sources. */
     size_t copies, activated, inner_gradient, gate_gradient;
@@ -80,6 +91,19 @@ struct pen__expert_gradient {
     bool *is_new; /* by source: not written since it was cleared; owned */
 };
 
+/* Products of experts that are here, and the first one of a kind and piece. */
+static inline size_t
+pen__experts_num_products(const struct pen__experts *experts)
+{
+    return 2 * (size_t)experts->num_owned * experts->num_pieces;
+}
+
+static inline size_t pen__experts_product(const struct pen__experts *experts,
+                                          uint32_t piece, bool is_up)
+{
+    return (2 * (size_t)piece + !is_up) * experts->num_owned;
+}
+
 /* On success *out is owned by the caller. */
 pen_status pen__experts_create(struct pen_network *network, uint32_t layer,
                                struct pen__experts **out, struct pen_text *why);
@@ -96,17 +120,23 @@ struct pen__experts_pass {
     void *scratch;
     double share; /* of the tokens of a step: scales losses of the router */
     bool is_forward_only;
+    const struct pen_tensor_share *tensor;
+    void *others;   /* rooms for results of pieces, as stream.h has them */
+    bool adds;      /* to results of the pieces that are there already */
+    uint32_t piece; /* that a function of these files is about */
 };
 
-/* y = middle + experts; NULL: the stash alone. db has `add`, too, which may be
- * NULL or db. */
+/*
+ * Rows are those of all members. What the pieces here add to y and db goes
+ * where pen__piece_result() says, for pen__sum_pieces(). y has the residual,
+ * too, which may be NULL; without y the stash alone is made.
+ */
 void pen__experts_forward(struct pen__experts *experts,
                           const struct pen__experts_pass *pass, const void *b,
-                          const void *middle, void *y);
+                          const void *residual, void *y);
 void pen__experts_backward_input(struct pen__experts *experts,
                                  const struct pen__experts_pass *pass,
-                                 const void *b, const void *dy, const void *add,
-                                 void *db);
+                                 const void *b, const void *dy, void *db);
 void pen__experts_backward_weight(struct pen__experts *experts,
                                   const struct pen__experts_pass *pass,
                                   const void *b, const void *dy);
@@ -128,7 +158,7 @@ size_t pen__experts_drop(const struct pen__experts *experts,
                          const int32_t *order, const int32_t *tokens,
                          void *gates);
 
-/* Those of a pass that trains, after its slots were sorted. */
+/* Drops slots in a pass that trains, after its slots were sorted. */
 void pen__experts_drop_slots(struct pen__experts *experts,
                              const struct pen__experts_pass *pass);
 

@@ -229,39 +229,67 @@ void pen__latent_widen(const struct pen__latent *self,
 
 /* ---- making one ---- */
 
-static pen_status add(struct pen_network *network, uint32_t layer,
-                      enum pen_part weight, enum pen_part bias,
-                      struct pen_linear *out, struct pen_text *why)
+/* A product that all pieces have, each a part of its gradient. */
+static pen_status add_narrow(struct pen_network *network, uint32_t layer,
+                             enum pen_part weight, enum pen_part bias,
+                             struct pen_linear *out, struct pen_text *why)
 {
     const struct pen__dense dense = {.weight = weight, .bias = bias};
     return pen__add_linear(network, layer, &dense, 1, out, why);
+}
+
+/* A product to the heads of a piece, so many outputs for all of them. */
+static pen_status add_wide(struct pen_network *network, uint32_t layer,
+                           enum pen_part weight, size_t outputs,
+                           struct pen_linear *out, struct pen_text *why)
+{
+    bool is_copy = network->is_adding_copies;
+    uint32_t sharing = network->adding_shared;
+    const struct pen__dense dense = {
+        .weight = weight,
+        .bias = PEN_PARTS,
+        .cut = pen__cut_equally(PEN__OUTPUTS, outputs, network->adding_piece,
+                                network->options.tensor.total)};
+    network->is_adding_copies = false;
+    network->adding_shared = 0;
+    pen_status status = pen__add_linear(network, layer, &dense, 1, out, why);
+    network->is_adding_copies = is_copy;
+    network->adding_shared = sharing;
+    return status;
 }
 
 static pen_status add_parameters(struct pen__latent *self,
                                  struct pen_network *network, uint32_t layer,
                                  struct pen_text *why)
 {
+    const struct pen_model *model = network->options.model;
     size_t rows = self->shape.rows;
     pen_status status = PEN_OK;
+    network->is_adding_copies = network->adding_piece > 0;
+    network->adding_shared = network->options.tensor.total;
     if (self->query_low > 0) {
-        status = add(network, layer, PEN_PART_Q_DOWN, PEN_PART_Q_DOWN_BIAS,
-                     &self->query_down, why);
+        status = add_narrow(network, layer, PEN_PART_Q_DOWN,
+                            PEN_PART_Q_DOWN_BIAS, &self->query_down, why);
         if (status == PEN_OK)
             status = pen__add_norm(network, layer, PEN_PART_Q_LOW_NORM,
                                    PEN_PARTS, rows, &self->query_norm, why);
     }
     if (status == PEN_OK)
         status =
-            add(network, layer, PEN_PART_Q, PEN_PARTS, &self->query_up, why);
+            add_wide(network, layer, PEN_PART_Q,
+                     model->num_heads * key_size(self), &self->query_up, why);
     if (status == PEN_OK)
-        status = add(network, layer, PEN_PART_KV_DOWN, PEN_PART_KV_DOWN_BIAS,
-                     &self->key_down, why);
+        status = add_narrow(network, layer, PEN_PART_KV_DOWN,
+                            PEN_PART_KV_DOWN_BIAS, &self->key_down, why);
     if (status == PEN_OK)
         status = pen__add_norm(network, layer, PEN_PART_KV_LOW_NORM, PEN_PARTS,
                                rows, &self->key_norm, why);
     if (status == PEN_OK)
         status =
-            add(network, layer, PEN_PART_KV_UP, PEN_PARTS, &self->key_up, why);
+            add_wide(network, layer, PEN_PART_KV_UP,
+                     model->num_heads * wide_size(self), &self->key_up, why);
+    network->is_adding_copies = false;
+    network->adding_shared = 0;
     /* Norms of narrow layers have the epsilon of the class, not the file's. */
     self->query_norm.epsilon = PEN_LATENT_NORM_EPS;
     self->key_norm.epsilon = PEN_LATENT_NORM_EPS;
@@ -336,7 +364,7 @@ pen_status pen__latent_create(struct pen_network *network, uint32_t layer,
     if (self == NULL)
         return PEN_NOMEM;
     self->shape = pen__shape_of(&network->options);
-    self->heads = model->num_heads;
+    self->heads = model->num_heads / network->options.tensor.total;
     self->nope = model->qk_nope_dim;
     self->rope = model->qk_rope_dim;
     self->value = model->v_head_dim;

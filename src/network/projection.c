@@ -177,8 +177,8 @@ static pen_status init_latent(struct pen__projection *self,
     if (status != PEN_OK)
         return status;
     const struct pen__latent *latent = self->latent;
-    self->query_width = (size_t)model->num_heads * model->head_dim;
-    self->value_width = (size_t)model->num_heads * model->v_head_dim;
+    self->query_width = latent->heads * model->head_dim;
+    self->value_width = latent->heads * model->v_head_dim;
     self->stash_bytes = latent->stash_bytes;
     self->hold_bytes = latent->hold_bytes;
     self->scratch_bytes = latent->scratch_bytes;

@@ -35,7 +35,9 @@ static struct pen_expert_room room_of(const struct pen_compute *compute,
     uint64_t slots = num_tokens(compute) * chosen;
     uint64_t rows = num_tokens(compute) * num_ranks(compute) *
                     (owned < chosen ? owned : chosen);
-    uint64_t inner = (rows - slots) * model->expert_intermediate * element;
+    uint64_t pieces = compute->tensor_ranks > 1 ? compute->tensor_ranks : 1;
+    uint64_t inner =
+        (rows - slots) * model->expert_intermediate / pieces * element;
     uint64_t come = rows * model->hidden * element;
     uint64_t gates = sizeof(float) * rows;
     return (struct pen_expert_room){

@@ -122,24 +122,29 @@ static uint64_t elements_of(const struct pen_model *model, uint32_t tensor)
     return count;
 }
 
-/* Of tensors that no piece here begins with, others of the group may have
- * some: those of its layers. */
+/* Tensors of these layers that no piece here begins with may be those of others
+ * of the group. Experts that are dealt out are alike in a group; ranks with
+ * other ones choose owners for everything else and must not count them. */
 static void list_candidates(const struct pen_network *network,
-                            struct candidate *out)
+                            uint32_t num_dealt, struct candidate *out)
 {
     const struct pen_model *model = pen_network_model(network);
     size_t num = pen_network_num_parameters(network);
     uint32_t first = pen_network_parameter(network, 0)->layer;
     uint32_t last = pen_network_parameter(network, num - 1)->layer;
+    bool deals = pen_network_dealt_bytes(network) > 0;
     for (uint32_t t = 0; t < model->num_tensors; t++) {
         struct pen_tensor_info info;
         pen_model_tensor(model, t, &info);
-        bool is_here = info.layer >= first && info.layer <= last;
+        bool is_here = info.layer >= first && info.layer <= last &&
+                       num_dealt == 1 && (!deals || info.form->tail == NULL);
         out[t] = (struct candidate){t, is_here ? elements_of(model, t) : 0};
     }
     for (size_t i = 0; i < num; i++) {
         const struct pen_network_parameter *it =
             pen_network_parameter(network, i);
+        if (it->num_dealt != num_dealt)
+            continue;
         for (size_t k = 1; k < it->num_slices; k++) {
             uint32_t follower = it->slices[k].tensor;
             out[it->slices[0].tensor].count += out[follower].count;
@@ -166,7 +171,7 @@ static pen_status choose_by_tensors(struct pen_reduction *reduction)
     bool is_made = all != NULL && owners != NULL && loads != NULL &&
                    reduction->owners != NULL;
     if (is_made) {
-        list_candidates(network, all);
+        list_candidates(network, reduction->options.num_dealt, all);
         qsort(all, num_tensors, sizeof *all, compare_candidates);
     }
     for (uint32_t t = 0; t < num_tensors && is_made && all[t].count > 0; t++) {

@@ -132,6 +132,20 @@ size_t pen__trainer_largest_parameter(const struct pen_trainer *trainer);
 pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
                                     uint32_t num_ranks, struct pen_text *why);
 
+/* Parts of a layout that an option of a training may exclude. */
+enum {
+    PEN__WITH_PIECES = 1u << 0, /* of layers: tensor parallelism */
+    PEN__WITH_PARTS = 1u << 1,  /* of sequences: context parallelism */
+    PEN__WITH_SLICES = 1u << 2, /* of tokens */
+    PEN__WITH_METHOD = 1u << 3  /* of replicas: --sync */
+};
+
+/* The rest of a sentence that begins with the option, for the first of these
+ * conflicts that the training has; NULL: it has none. */
+const char *
+pen__trainer_find_conflict(const struct pen_trainer_options *options,
+                           unsigned conflicts);
+
 /* trainer_step.c */
 
 /* Until a sum over the transport is there, whether the rank is idle or not. */

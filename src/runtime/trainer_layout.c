@@ -283,6 +283,27 @@ static pen_status place_rank(struct pen_trainer *trainer, uint32_t rank,
     return PEN_OK;
 }
 
+const char *
+pen__trainer_find_conflict(const struct pen_trainer_options *options,
+                           unsigned conflicts)
+{
+    const struct pen_schedule *schedule = options->schedule;
+    bool is_cut = options->tensor_size > 1 || options->logical_tensor > 1;
+    if ((conflicts & PEN__WITH_PIECES) != 0 && is_cut)
+        return "cannot be combined with tensor parallelism. Drop it, or "
+               "--tensor-model-parallel-size and --logical-tensor";
+    if ((conflicts & PEN__WITH_PARTS) != 0 && options->context_size > 1)
+        return "cannot be combined with --context-parallel-size. Drop one of "
+               "them";
+    if ((conflicts & PEN__WITH_SLICES) != 0 && schedule != NULL &&
+        schedule->shape.num_slices > 1)
+        return "cannot be combined with token slices. Drop it, or --slices";
+    if ((conflicts & PEN__WITH_METHOD) != 0 && options->world != NULL)
+        return "needs replicas that sum gradients at every step. Drop it, or "
+               "--sync and --compress";
+    return NULL;
+}
+
 /* What sequences in parts can be trained with. */
 static pen_status check_context(const struct pen_trainer *trainer,
                                 struct pen_text *why)
@@ -290,25 +311,18 @@ static pen_status check_context(const struct pen_trainer *trainer,
     const struct pen_trainer_options *options = &trainer->options;
     const struct pen_schedule *schedule = options->schedule;
     uint32_t parts = num_parts(trainer), tokens = options->sample.num_ids;
-    const char *reason = NULL;
+    const char *reason = pen__trainer_find_conflict(
+        options, PEN__WITH_PIECES | PEN__WITH_SLICES | PEN__WITH_METHOD);
     if (options->model->decoder == NULL)
         reason = "is for text models only. Drop it";
     else if ((parts & (parts - 1)) != 0)
         reason = "is not a power of two. Use 2, 4 or 8";
-    else if (options->tensor_size > 1 || options->logical_tensor > 1)
-        reason = "cannot be combined with tensor parallelism. Drop it, or "
-                 "--tensor-model-parallel-size and --logical-tensor";
-    else if (schedule->shape.num_slices > 1)
-        reason = "cannot be combined with token slices. Drop it, or --slices";
     else if (schedule->rules.period != 0)
         reason = "needs a synchronous schedule. Use --schedule 1f1b, or drop "
                  "it";
     else if (options->replica_shares != NULL)
         reason = "cannot be combined with uneven shares. Drop it, or "
                  "--replica-shares";
-    else if (options->world != NULL)
-        reason = "needs replicas that sum gradients at every step. Drop it, or "
-                 "--sync";
     else if (options->maker != NULL ||
              (options->sleeps != NULL && options->inner == NULL))
         reason = "needs an engine that computes. Drop it, or use --engine "
@@ -368,18 +382,14 @@ static pen_status check_experts(const struct pen_trainer *trainer,
                                 struct pen_text *why)
 {
     const struct pen_trainer_options *options = &trainer->options;
-    const char *reason = NULL;
+    const char *reason =
+        pen__trainer_find_conflict(options, PEN__WITH_PARTS | PEN__WITH_METHOD);
     if (options->model->decoder == NULL)
         reason = "is for text models only. Drop it";
-    else if (options->tensor_size > 1 || options->logical_tensor > 1)
-        reason = "cannot be combined with tensor parallelism. Drop it, or "
-                 "--tensor-model-parallel-size and --logical-tensor";
-    else if (options->context_size > 1)
-        reason = "cannot be combined with --context-parallel-size. Drop one of "
-                 "them";
-    else if (options->world != NULL)
-        reason = "needs replicas that sum gradients at every step. Drop it, or "
-                 "--sync";
+    else if ((options->sleeps != NULL || options->maker != NULL) &&
+             options->tensor_size > 1)
+        reason = "with --tensor-model-parallel-size needs an engine that "
+                 "computes. Drop one of them, or use --engine onednn";
     if (reason == NULL)
         return PEN_OK;
     pen_why(why, "--expert-model-parallel-size %u %s", options->expert_size,

@@ -50,18 +50,10 @@ static pen_status check_subspace(const struct pen_trainer_options *options,
     }
     if (model->num_experts > 0)
         reason = "needs a model without experts. Drop it, or use int8";
-    else if (options->tensor_size > 1 || options->logical_tensor > 1)
-        reason = "cannot be combined with tensor parallelism. Drop it, or "
-                 "--tensor-model-parallel-size and --logical-tensor";
-    else if (options->context_size > 1)
-        reason = "cannot be combined with --context-parallel-size. Drop one of "
-                 "them";
-    else if (options->schedule != NULL &&
-             options->schedule->shape.num_slices > 1)
-        reason = "cannot be combined with token slices. Drop it, or --slices";
-    else if (options->world != NULL)
-        reason = "needs replicas that sum gradients at every step. Drop it, or "
-                 "--sync and --compress";
+    else
+        reason = pen__trainer_find_conflict(
+            options, PEN__WITH_PIECES | PEN__WITH_PARTS | PEN__WITH_SLICES |
+                         PEN__WITH_METHOD);
     if (reason == NULL)
         return PEN_OK;
     pen_why(why, "--compress-stages subspace:%u %s", width, reason);

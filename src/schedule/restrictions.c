@@ -124,24 +124,25 @@ static bool gathers_alike(const struct pen_training_facts *facts,
     return false;
 }
 
-/* Experts and latent attention (network/experts.h, network/latent.h). */
+/* Experts and latent attention (network/experts.h, network/latent.h). Layouts
+ * without a plan have no degree of tensor groups here. */
 static bool has_whole_experts(const struct pen_training_facts *facts,
                               struct pen_text *why)
 {
     const struct pen_model *model = facts->model;
-    const char *needs = NULL;
+    uint32_t tp = facts->degrees[PEN_DEGREE_TP];
     if (model == NULL || (model->num_experts == 0 && model->kv_lora_rank == 0))
         return true;
-    if (facts->degrees[PEN_DEGREE_TP] > 1)
-        needs = "layers that are not cut, tp 1";
+    if (tp > 1)
+        pen_why(why,
+                "tp %u: plans do not cut experts and latent attention; plan "
+                "with tp 1, or give penstock train --tp %u without a plan",
+                tp, tp);
     else if (facts->num_slices > 1)
-        needs = "sequences without token slices";
-    if (needs == NULL)
+        pen_why(why, "penstock train computes models with experts or latent "
+                     "attention with sequences without token slices");
+    else
         return true;
-    pen_why(why,
-            "penstock train computes models with experts or latent attention "
-            "with %s",
-            needs);
     return false;
 }
 

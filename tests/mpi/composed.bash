@@ -62,6 +62,7 @@ draw_kind() {
     shardings=(none zero1 zero2 zero3)
     case $kind in
     tensor)
+        family=$(pick tensor_family gpt2 llama qwen2 qwen3 mistral mixtral qwen3_moe deepseek_v3)
         tp=$(pick tp 1 2 2 4) logical=$tp
         [ "$family$tp" != gpt24 ] || tp=2 logical=2
         [ "$family" = gpt2 ] || [ "$tp" = 4 ] || logical=$((tp * $(pick pieces 1 2)))
@@ -73,7 +74,10 @@ draw_kind() {
     slices) same=(--slices "$(pick slices 2 4)") schedules=(seq1f1b) ;;
     experts)
         family=$(pick family mixtral qwen3_moe deepseek_v3) ep=$(pick ep 1 2 4) own=(--ep "$ep")
-        schedules=(gpipe 1f1b zb-h1 interleaved)
+        schedules=(gpipe 1f1b zb-h1 interleaved) logical=$(pick tp 1 1 2)
+        [ "$logical" = 1 ] || tp=$(pick both 1 2) same=(--logical-tensor 2)
+        [ "$logical$(pick rows 0 0 1)" != 21 ] || same+=(--sequence-parallel)
+        [ "$tp" = 1 ] || own+=(--tp "$tp")
         ;;
     esac
 }

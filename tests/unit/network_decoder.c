@@ -362,6 +362,38 @@ static size_t count_of_tensor(const struct pen_model *model, uint32_t tensor)
     return pen_tensor_piece_count(&all);
 }
 
+/* Of models that are cut; the last one is never. */
+static const struct family mixtures[] = {
+    {"mixtral", "{\"model_type\":\"mixtral\",\"vocab_size\":11,"
+                "\"hidden_size\":8,\"intermediate_size\":12,"
+                "\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+                "\"num_key_value_heads\":2,\"max_position_embeddings\":8,"
+                "\"num_local_experts\":4,\"num_experts_per_tok\":2}"},
+    {"qwen3_moe",
+     "{\"model_type\":\"qwen3_moe\",\"vocab_size\":11,\"hidden_size\":8,"
+     "\"intermediate_size\":12,\"num_hidden_layers\":2,"
+     "\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+     "\"max_position_embeddings\":8,\"head_dim\":4,\"num_experts\":5,"
+     "\"num_experts_per_tok\":3,\"moe_intermediate_size\":4,"
+     "\"mlp_only_layers\":[0],\"norm_topk_prob\":true}"},
+    {"deepseek_v3",
+     "{\"model_type\":\"deepseek_v3\",\"vocab_size\":11,\"hidden_size\":8,"
+     "\"intermediate_size\":12,\"num_hidden_layers\":2,"
+     "\"num_attention_heads\":4,\"num_key_value_heads\":4,"
+     "\"max_position_embeddings\":8,\"n_routed_experts\":6,"
+     "\"num_experts_per_tok\":2,\"n_group\":3,\"topk_group\":2,"
+     "\"moe_intermediate_size\":4,\"n_shared_experts\":2,"
+     "\"first_k_dense_replace\":1,\"routed_scaling_factor\":1.7,"
+     "\"q_lora_rank\":6,\"kv_lora_rank\":5,\"qk_nope_head_dim\":4,"
+     "\"qk_rope_head_dim\":2,\"v_head_dim\":3}"},
+    {"gpt_oss", "{\"model_type\":\"gpt_oss\",\"vocab_size\":11,"
+                "\"hidden_size\":8,\"intermediate_size\":6,"
+                "\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+                "\"num_key_value_heads\":2,\"max_position_embeddings\":8,"
+                "\"num_local_experts\":4,\"num_experts_per_tok\":2,"
+                "\"head_dim\":4,\"sliding_window\":3,\"swiglu_limit\":0.7}"}};
+enum { MIXTURES = sizeof mixtures / sizeof mixtures[0] };
+
 /* Loss and gradients of a cut model are those of the whole but for rounding. */
 static void expect_cut(struct pen_engine *engine, const struct family *family,
                        uint32_t pieces)
@@ -411,6 +443,10 @@ static void pieces_compute_what_the_whole_does(void **state)
         if (f > 0) /* four heads, of which two have keys and values */
             expect_cut(engine, &families[f], 4);
     }
+    for (int f = 0; f + 1 < MIXTURES; f++) {
+        expect_cut(engine, &mixtures[f], 2);
+        expect_cut(engine, &mixtures[f], 4);
+    }
     pen_engine_free(engine);
 }
 
@@ -455,21 +491,29 @@ static void models_that_cannot_be_cut_are_refused(void **state)
 {
     (void)state;
     static const struct {
+        const struct family *family;
         uint32_t pieces;
         const char *why;
     } cases[] = {
-        {3, "the model's 4 attention heads cannot be cut into 3 pieces; use a "
-            "number that divides them"},
-        {8, "the model's 4 attention heads cannot be cut into 8 pieces; use a "
-            "number that divides them"}};
-    struct pen_model *model = model_of(&families[1]);
+        {&families[1], 3,
+         "the model's 4 attention heads cannot be cut into 3 pieces; use a "
+         "number that divides them"},
+        {&families[1], 8,
+         "the model's 4 attention heads cannot be cut into 8 pieces; use a "
+         "number that divides them"},
+        {&mixtures[MIXTURES - 1], 2,
+         "experts of model_type \"gpt_oss\" cannot be cut into 2 pieces: one "
+         "tensor has all of a block; train it without tensor parallelism"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pen_text why = PEN_TEXT_EMPTY;
+        struct pen_model *model = model_of(cases[i].family);
         assert_int_equal(pen_network_check_pieces(model, cases[i].pieces, &why),
                          PEN_INVALID);
         assert_string_equal(pen_text_string(&why), cases[i].why);
         pen_text_release(&why);
+        pen_model_free(model);
     }
+    struct pen_model *model = model_of(&families[1]);
     assert_int_equal(pen_network_check_pieces(model, 4, NULL), PEN_OK);
     pen_model_free(model);
 }

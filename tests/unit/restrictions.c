@@ -257,9 +257,10 @@ static void experts_are_whole(void **state)
     expect_broken(&facts, pen_text_string(&reason), "");
     facts.num_slices = 1;
     facts.degrees[PEN_DEGREE_TP] = 2;
-    pen_text_clear(&reason);
-    pen_text_add(&reason, "%slayers that are not cut, tp 1", words);
-    expect_broken(&facts, pen_text_string(&reason), "");
+    expect_broken(&facts,
+                  "tp 2: plans do not cut experts and latent attention; plan "
+                  "with tp 1, or give penstock train --tp 2 without a plan",
+                  "");
     pen_text_release(&reason);
     pen_model_free(mixture);
 }

@@ -89,6 +89,38 @@ static uint64_t share_bytes(uint64_t bytes, uint64_t whole, uint64_t ranks)
     return bytes <= whole ? bytes : whole + (bytes - whole) / ranks;
 }
 
+/* Bytes of a block that all ranks of a tensor group have: what the router makes
+ * and the narrow layers of latent attention. */
+struct common {
+    uint64_t stash;
+    uint64_t hold;
+    uint64_t copies; /* of tokens for experts, and gradients of gates */
+};
+
+static struct common common_of(const struct pen_model *model, uint32_t layer,
+                               const struct pen_workload *work)
+{
+    struct common common = {0};
+    uint64_t rows = work->batch * work->sequence;
+    uint64_t slots = rows * model->experts_per_token;
+    uint64_t low = 2 * (uint64_t)model->q_lora_rank +
+                   2 * (uint64_t)model->kv_lora_rank + model->qk_rope_dim;
+    if (pen_model_layer_kind(model, layer) != PEN_LAYER_BLOCK)
+        return common;
+    if (model->kv_lora_rank > 0) {
+        common.stash = rows * (low + model->kv_lora_rank) * work->element_bytes;
+        common.hold = rows * low * work->element_bytes;
+    }
+    if (!pen_model_block_is_sparse(model, layer - 1))
+        return common;
+    common.stash += rows * model->num_experts * work->stat_bytes +
+                    slots * (work->stat_bytes + 3 * sizeof(int32_t));
+    common.hold += rows * model->num_experts * work->stat_bytes;
+    common.copies =
+        slots * (model->hidden * work->element_bytes + work->stat_bytes);
+    return common;
+}
+
 /* Ranks that have parts of the rows; 1: a rank has all. */
 static uint64_t num_row_parts(const struct pen__train_memory_question *question)
 {
@@ -102,10 +134,11 @@ static uint64_t num_row_parts(const struct pen__train_memory_question *question)
  * a result and what others send of it.
  */
 static void share_rows(uint64_t ranks, bool is_block, uint64_t stream,
-                       struct pen_layer_cost *cost)
+                       const struct common *common, struct pen_layer_cost *cost)
 {
-    cost->stash_bytes /= ranks;
-    cost->hold_bytes = cost->hold_bytes / ranks + (is_block ? 2 * stream : 0);
+    cost->stash_bytes = share_bytes(cost->stash_bytes, common->stash, ranks);
+    cost->hold_bytes = share_bytes(cost->hold_bytes, common->hold, ranks) +
+                       (is_block ? 2 * stream : 0);
     cost->again_bytes = cost->again_bytes / ranks + 3 * stream;
     cost->output_bytes /= ranks;
 }
@@ -122,9 +155,11 @@ static void share_layer(const struct pen__train_memory_question *question,
     uint64_t ranks = question->args->tensor_size;
     uint64_t stream = workload->batch * workload->sequence *
                       workload->element_bytes * model->hidden;
+    const struct common common = common_of(model, layer, workload);
+    plain->copy_bytes = share_bytes(plain->copy_bytes, common.copies, ranks);
     if (num_row_parts(question) > 1) {
-        share_rows(ranks, is_block, stream, plain);
-        share_rows(ranks, is_block, stream, kept);
+        share_rows(ranks, is_block, stream, &common, plain);
+        share_rows(ranks, is_block, stream, &common, kept);
         return;
     }
     bool keeps_norms =
@@ -132,11 +167,14 @@ static void share_layer(const struct pen__train_memory_question *question,
     /* Of a block: input, middle and both norms; their gradients. */
     uint64_t stash = !is_block ? 2 : keeps_norms ? 4 : 2;
     uint64_t hold = is_block ? 4 : 1;
-    plain->stash_bytes =
-        share_bytes(plain->stash_bytes, (is_block ? 4 : 2) * stream, ranks);
-    kept->stash_bytes = share_bytes(kept->stash_bytes, stash * stream, ranks);
-    plain->hold_bytes = share_bytes(plain->hold_bytes, hold * stream, ranks);
-    kept->hold_bytes = share_bytes(kept->hold_bytes, hold * stream, ranks);
+    plain->stash_bytes = share_bytes(
+        plain->stash_bytes, (is_block ? 4 : 2) * stream + common.stash, ranks);
+    kept->stash_bytes =
+        share_bytes(kept->stash_bytes, stash * stream + common.stash, ranks);
+    plain->hold_bytes =
+        share_bytes(plain->hold_bytes, hold * stream + common.hold, ranks);
+    kept->hold_bytes =
+        share_bytes(kept->hold_bytes, hold * stream + common.hold, ranks);
     kept->again_bytes = share_bytes(kept->again_bytes, 2 * stream, ranks);
 }
 
@@ -256,6 +294,7 @@ static double dealt_bytes(const struct pen__train_memory_question *question,
         .sequence = question->sample.num_ids,
         .is_bf16 = args->is_bf16,
         .modules = args->modules,
+        .tensor_ranks = (uint32_t)args->tensor_size,
         .expert_ranks = (uint32_t)args->expert_size};
     struct pen_expert_room room;
     double bytes = 0, once = 0;
@@ -266,10 +305,11 @@ static double dealt_bytes(const struct pen__train_memory_question *question,
             continue;
         pen_expert_rank_room(&compute, layers->recompute, &room);
         double stash = (double)room.stash, hold = (double)room.hold;
-        bytes +=
-            (is_full ? 0 : stash * needs->stashes) +
-            (hold + (is_full ? stash : 0)) * needs->holds -
-            per_parameter * (double)pen_expert_rank_elsewhere(&compute, layer);
+        bytes += (is_full ? 0 : stash * needs->stashes) +
+                 (hold + (is_full ? stash : 0)) * needs->holds -
+                 per_parameter *
+                     (double)pen_expert_rank_elsewhere(&compute, layer) /
+                     (double)args->tensor_size;
         once =
             larger(once, hold + (double)room.scratch + (is_full ? stash : 0));
     }
@@ -309,15 +349,33 @@ static double muon_bytes(const struct pen__train_memory_question *question,
                ((args->sharding != PEN_SHARDING_NONE ? 1 / share : 1) + copies);
 }
 
+/* Parameters of some layers that all ranks of a tensor group have. */
+static double common_parameters(const struct pen_model *model,
+                                const struct pen_layer_range *layers)
+{
+    double count = 2.0 * model->hidden * layers->count;
+    double narrow = (double)model->q_lora_rank + model->kv_lora_rank;
+    for (uint32_t i = 0; i < layers->count; i++) {
+        uint32_t layer = layers->first + i;
+        if (pen_model_layer_kind(model, layer) != PEN_LAYER_BLOCK)
+            continue;
+        if (pen_model_block_is_sparse(model, layer - 1))
+            count += (double)model->num_experts * model->hidden;
+        if (model->kv_lora_rank > 0)
+            count += (narrow + model->qk_rope_dim) * model->hidden + narrow;
+    }
+    return count;
+}
+
 /* Parameters of some layers of a text model that a rank of a tensor group has:
- * its share of all but the norms. */
+ * its share of all but the common ones. */
 static double trained_here(const struct pen__train_memory_question *question,
                            const struct pen_layer_range *layers)
 {
     const struct pen_model *model = question->model->decoder;
-    double norms = 2.0 * model->hidden * layers->count;
+    double common = common_parameters(model, layers);
     double count = (double)pen_model_trained_parameters(model, layers);
-    return norms + (count - norms) / (double)question->args->tensor_size;
+    return common + (count - common) / (double)question->args->tensor_size;
 }
 
 /* The part of them that takes turns: experts that are dealt out stay. */
@@ -328,7 +386,8 @@ static double turning_here(const struct pen__train_memory_question *question,
     for (uint32_t i = 0; i < layers->count && question->args->expert_size > 1;
          i++)
         count -= (double)pen_model_expert_parameters(question->model->decoder,
-                                                     layers->first + i);
+                                                     layers->first + i) /
+                 (double)question->args->tensor_size;
     return count;
 }
 

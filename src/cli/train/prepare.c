@@ -277,6 +277,27 @@ static pen_status check_muon(const struct pen__training *training,
     return PEN_INVALID;
 }
 
+/* Ranks that only wait have no weights, and no gates. */
+static pen_status check_sleeping(const struct pen__training *training,
+                                 struct pen_text *why)
+{
+    const struct pen__train_args *args = &training->args;
+    const struct pen_model *model = training->pretrained.model.decoder;
+    bool has_experts = model != NULL && model->num_experts > 0;
+    if (!args->is_sleeping)
+        return PEN_OK;
+    if (args->save != NULL)
+        pen_why(why, "--save needs weights, and --engine sleep only waits. "
+                     "Drop --save, or use --engine onednn");
+    else if (args->tensor_size > 1 && has_experts)
+        pen_why(why, "--tensor-model-parallel-size of a model with experts "
+                     "needs an engine that computes: --engine sleep does not "
+                     "know its messages. Use --engine onednn");
+    else
+        return PEN_OK;
+    return PEN_INVALID;
+}
+
 /* Where all ranks can leave out the same step. */
 static pen_status check_skipping(const struct pen__training *training,
                                  struct pen_text *why)
@@ -388,6 +409,8 @@ static pen_status make_layout(struct pen__training *training,
         status = check_pieces(training, why);
     if (status == PEN_OK)
         status = check_muon(training, why);
+    if (status == PEN_OK)
+        status = check_sleeping(training, why);
     if (status == PEN_OK)
         status = check_shares(training, is_open, why);
     if (status == PEN_OK)

@@ -67,8 +67,9 @@ static void route_backward_input(struct pen_engine *engine,
         unroute_row(router, (const float *)route->logits + row * experts,
                     (const float *)route->gates + first, route->choice + first,
                     (const float *)dgates + first, route->tokens, slopes);
-        add_product(slopes, router->weight->parts[PEN_PART_VALUE], experts,
-                    width, (ELEMENT *)dx + row * width);
+        if (dx != NULL)
+            add_product(slopes, router->weight->parts[PEN_PART_VALUE], experts,
+                        width, (ELEMENT *)dx + row * width);
     }
 }
 

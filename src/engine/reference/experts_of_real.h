@@ -39,7 +39,7 @@ static void route_backward_input(struct pen_engine *engine,
         unroute_row(router, (const REAL *)route->logits + row * experts,
                     (const REAL *)route->gates + first, route->choice + first,
                     (const REAL *)dgates + first, route->tokens, slope);
-        for (size_t e = 0; e < experts; e++)
+        for (size_t e = 0; e < experts && dx != NULL; e++)
             for (size_t i = 0; i < width; i++)
                 ((REAL *)dx)[row * width + i] +=
                     slope[e] * weight[e * width + i];

@@ -1,0 +1,321 @@
+/* Makes an MLP of experts: parameters, and places in memory; see experts.h. */
+#include "network/experts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One gradient for each source, of the parameter that was added last. */
+static pen_status add_gradient(struct pen__experts *self,
+                               struct pen_network *network,
+                               struct pen__expert_gradient *out,
+                               struct pen_text *why)
+{
+    struct pen_engine *engine = network->options.engine;
+    struct pen_network_parameter *added =
+        &network->parameters[network->num_parameters - 1];
+    out->parameter = added->parameter;
+    out->bytes = pen_network_count(added) *
+                 pen_precision_bytes(pen_precision_master(engine->dtype));
+    out->is_new = calloc(self->num_sources, sizeof *out->is_new);
+    out->at = pen_engine_take(engine, PEN_PLACE_ENGINE,
+                              self->num_sources * out->bytes);
+    if (out->is_new == NULL || out->at == NULL)
+        return PEN_NOMEM;
+    memset(out->at, 0, self->num_sources * out->bytes);
+    added->num_dealt = added->num_sources = self->num_sources;
+    added->gradients = out->at;
+    network->dealt_bytes += self->num_sources * out->bytes;
+    return engine->ops->gradient_place(engine, out->parameter, out->at, why);
+}
+
+/* What a piece has of the product of an expert. */
+static pen_status add_product(struct pen__experts *self,
+                              struct pen_network *network, uint32_t layer,
+                              uint32_t piece, uint32_t expert, bool is_up,
+                              struct pen_text *why)
+{
+    const struct pen_network_options *options = &network->options;
+    const struct pen__cut cut = pen__cut_equally(
+        is_up ? PEN__OUTPUTS : PEN__INPUTS, options->model->expert_intermediate,
+        options->tensor.first + piece, options->tensor.total);
+    const struct pen__part up[] = {{PEN_PART_EXPERT_GATE, cut},
+                                   {PEN_PART_EXPERT_UP, cut},
+                                   {PEN_PART_EXPERT_WIDE, cut}};
+    const struct pen__part down[] = {{PEN_PART_EXPERT_DOWN, cut}};
+    struct pen__expert_piece *of = &self->pieces[piece];
+    struct pen_linear *out = is_up ? &of->up[expert] : &of->down[expert];
+    size_t number = pen__experts_product(self, piece, is_up) + expert;
+    *out = (struct pen_linear){.rows = options->batch * options->sequence,
+                               .is_ragged = true};
+    network->adding_piece = options->tensor.first + piece;
+    pen_status status =
+        pen__add_parameter(network, layer, PEN_PARAMETER_DENSE,
+                           is_up ? up : down, is_up ? 3 : 1, &out->weight, why);
+    if (status == PEN_OK && self->num_sources > 1)
+        status = add_gradient(self, network, &self->gradients[number], why);
+    if (status == PEN_OK)
+        status = pen__add_part(
+            network, layer, PEN_PARAMETER_VECTORS,
+            is_up ? PEN_PART_EXPERT_WIDE_BIAS : PEN_PART_EXPERT_DOWN_BIAS,
+            is_up ? &out->bias : &of->down_bias[expert], why);
+    network->adding_piece = 0;
+    return status == PEN_OK
+               ? options->engine->ops->linear_prepare(options->engine, out, why)
+               : status;
+}
+
+/* All members of a tensor group route all tokens, with copies of it. */
+static pen_status add_router(struct pen__experts *self,
+                             struct pen_network *network, uint32_t layer,
+                             struct pen_text *why)
+{
+    network->is_adding_copies = network->options.tensor.first > 0;
+    pen_status status =
+        pen__add_part(network, layer, PEN_PARAMETER_VECTORS, PEN_PART_ROUTER,
+                      &self->router.weight, why);
+    if (status == PEN_OK)
+        status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
+                               PEN_PART_ROUTER_OFFSET, &self->offset, why);
+    self->router.offset = self->offset;
+    self->counts_tokens =
+        network->options.router.counts_tokens && self->offset != NULL;
+    if (status == PEN_OK)
+        status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
+                               PEN_PART_ROUTER_BIAS, &self->router.bias, why);
+    network->is_adding_copies = false;
+    return status;
+}
+
+static pen_status add_parameters(struct pen__experts *self,
+                                 struct pen_network *network, uint32_t layer,
+                                 struct pen_text *why)
+{
+    pen_status status = add_router(self, network, layer, why);
+    uint32_t first =
+        self->num_sources > 1 ? self->group->self * self->num_owned : 0;
+    bool had_no_room = network->options.has_no_room;
+    network->options.has_no_room |= self->num_sources > 1;
+    for (uint32_t e = 0; e < self->num_owned; e++) {
+        network->adding_expert = first + e;
+        for (uint32_t i = 0; i < self->num_pieces && status == PEN_OK; i++) {
+            status = add_product(self, network, layer, i, e, true, why);
+            if (status == PEN_OK)
+                status = add_product(self, network, layer, i, e, false, why);
+        }
+    }
+    network->options.has_no_room = had_no_room;
+    network->adding_expert = 0;
+    return status;
+}
+
+/* Stash and scratch of several sources, in addition to those of one. */
+static void lay_out_sources(struct pen__experts *self)
+{
+    const struct pen__shape *shape = &self->shape;
+    size_t rows = self->num_sources * self->room;
+    size_t bytes = rows * shape->hidden * shape->element;
+    size_t counts = (size_t)self->num_sources * self->num_owned;
+    self->arrivals = pen__take(&self->stash_bytes, counts * sizeof(int32_t));
+    self->arrived = pen__take(&self->stash_bytes, bytes);
+    self->arrived_gates = pen__take(&self->stash_bytes, rows * shape->stat);
+    self->arrived_gradient = pen__take(&self->hold_bytes, bytes);
+    self->returning = pen__take(&self->scratch_bytes, bytes);
+    self->sorted_gates = pen__take(&self->scratch_bytes,
+                                   shape->rows * self->chosen * shape->stat);
+    self->returning_gates = pen__take(&self->scratch_bytes, rows * shape->stat);
+}
+
+/* Gradients of gates of each piece, and what another member has of them. */
+static void lay_out_gates(struct pen__experts *self,
+                          const struct pen_tensor_share *tensor)
+{
+    size_t bytes = self->shape.rows * self->chosen * self->shape.stat;
+    uint32_t count = self->num_pieces > 1    ? self->num_pieces
+                     : tensor->group != NULL ? 2
+                                             : 1;
+    self->gate_gradient =
+        pen__take(&self->scratch_bytes, count * pen__align(bytes));
+}
+
+static void lay_out(struct pen__experts *self,
+                    const struct pen_tensor_share *tensor)
+{
+    const struct pen__shape *shape = &self->shape;
+    size_t slots = shape->rows * self->chosen;
+    size_t row = self->num_sources * self->room * shape->element;
+    size_t logits = shape->rows * self->num_experts * shape->stat;
+    size_t *stash = &self->stash_bytes;
+    size_t *hold = &self->hold_bytes;
+    size_t *scratch = &self->scratch_bytes;
+    self->logits = pen__take(stash, logits);
+    self->gates = pen__take(stash, slots * shape->stat);
+    self->choice = pen__take(stash, slots * sizeof(int32_t));
+    self->order = pen__take(stash, slots * sizeof(int32_t));
+    self->at = pen__take(stash, slots * sizeof(int32_t));
+    self->tokens = pen__take(stash, self->num_experts * sizeof(int32_t));
+    self->arrivals = self->tokens;
+    for (uint32_t i = 0; i < self->num_pieces; i++) {
+        struct pen__expert_piece *piece = &self->pieces[i];
+        piece->wide = pen__take(self->again.wide ? hold : stash,
+                                row * self->swiglu.stride);
+        piece->inner = pen__take(self->again.inner ? scratch : stash,
+                                 row * self->swiglu.width);
+        piece->wide_gradient = pen__take(hold, row * self->swiglu.stride);
+    }
+    self->logit_gradient = pen__take(hold, logits);
+    self->copies = pen__take(scratch, slots * shape->element * shape->hidden);
+    /* In a forward both are one, for a wide that is computed again. */
+    self->activated = pen__take(scratch, row * self->swiglu.width);
+    self->inner_gradient = pen__take(scratch, row * self->swiglu.width);
+    lay_out_gates(self, tensor);
+    if (self->num_sources > 1)
+        lay_out_sources(self);
+}
+
+static pen_status check(const struct pen_network *network, struct pen_text *why)
+{
+    const struct pen_network_options *options = &network->options;
+    const struct pen_engine *engine = options->engine;
+    size_t most = INT32_MAX / options->model->experts_per_token;
+    uint32_t share = options->experts.total;
+    if (engine->ops->route_forward == NULL || !engine->ops->is_host) {
+        pen_why(why,
+                "the engine %s does not compute experts; use --engine onednn "
+                "or --engine reference",
+                engine->ops->name);
+        return PEN_INVALID;
+    }
+    if (options->batch * options->sequence > most) {
+        pen_why(why,
+                "a micro-batch of %zu tokens is too large for %u experts per "
+                "token; use at most %zu tokens",
+                options->batch * options->sequence,
+                options->model->experts_per_token, most);
+        return PEN_INVALID;
+    }
+    if (share > 1 && options->model->has_expert_bias) {
+        pen_why(why,
+                "experts of model_type \"%s\" cannot be dealt out: one "
+                "tensor has all of a block; drop "
+                "--expert-model-parallel-size",
+                pen_model_type(options->model));
+        return PEN_INVALID;
+    }
+    if (share > 1 && options->model->num_experts % share != 0) {
+        pen_why(why,
+                "the %u experts of the model cannot be dealt out evenly over "
+                "%u ranks; use an --expert-model-parallel-size that divides "
+                "them",
+                options->model->num_experts, share);
+        return PEN_INVALID;
+    }
+    return PEN_OK;
+}
+
+/* Arrays that do not depend on parameters. */
+static pen_status make_arrays(struct pen__experts *self)
+{
+    self->pieces = calloc(self->num_pieces, sizeof *self->pieces);
+    if (self->pieces == NULL)
+        return PEN_NOMEM;
+    for (uint32_t i = 0; i < self->num_pieces; i++) {
+        struct pen__expert_piece *piece = &self->pieces[i];
+        piece->up = calloc(self->num_owned, sizeof *piece->up);
+        piece->down = calloc(self->num_owned, sizeof *piece->down);
+        piece->down_bias = calloc(self->num_owned, sizeof *piece->down_bias);
+        if (piece->up == NULL || piece->down == NULL ||
+            piece->down_bias == NULL)
+            return PEN_NOMEM;
+    }
+    if (self->num_sources == 1)
+        return PEN_OK;
+    self->gradients =
+        calloc(pen__experts_num_products(self), sizeof *self->gradients);
+    self->requests = calloc(2 * (size_t)PEN__MOST_JOURNEYS * self->num_sources,
+                            sizeof *self->requests);
+    self->in_order = calloc(self->room, sizeof *self->in_order);
+    if (self->gradients == NULL || self->requests == NULL ||
+        self->in_order == NULL)
+        return PEN_NOMEM;
+    for (size_t i = 0; i < self->room; i++)
+        self->in_order[i] = (int32_t)i;
+    return PEN_OK;
+}
+
+pen_status pen__experts_create(struct pen_network *network, uint32_t layer,
+                               struct pen__experts **out, struct pen_text *why)
+{
+    const struct pen_network_options *options = &network->options;
+    const struct pen_model *model = options->model;
+    pen_status status = check(network, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen__experts *self = calloc(1, sizeof *self);
+    if (self == NULL)
+        return PEN_NOMEM;
+    self->engine = options->engine;
+    self->shape = pen__shape_of(options);
+    self->again = pen_recomputed_of(options->recompute, options->modules);
+    self->num_experts = model->num_experts;
+    self->chosen = model->experts_per_token;
+    self->num_sources = options->experts.total > 1 ? options->experts.total : 1;
+    self->group = options->experts.group;
+    self->num_owned = self->num_experts / self->num_sources;
+    self->num_pieces = options->tensor.count;
+    self->room =
+        self->shape.rows *
+        (self->num_owned < self->chosen ? self->num_owned : self->chosen);
+    size_t width = model->expert_intermediate / options->tensor.total;
+    self->router = (struct pen_router){.rows = self->shape.rows,
+                                       .chosen = self->chosen,
+                                       .is_normal = !model->has_plain_gates,
+                                       .is_sigmoid = model->has_sigmoid_gates,
+                                       .groups = model->num_expert_groups,
+                                       .chosen_groups = model->chosen_groups,
+                                       .scale = model->gate_scale,
+                                       .aux = options->router.aux,
+                                       .z = options->router.z};
+    self->capacity =
+        pen__experts_room(self->shape.rows * self->chosen, self->num_experts,
+                          options->router.capacity);
+    self->swiglu = (struct pen_swiglu){.rows = self->shape.rows * self->chosen,
+                                       .width = width,
+                                       .stride = 2 * width};
+    self->clamped = (struct pen_clamped_gate){.rows = self->swiglu.rows,
+                                              .width = self->swiglu.width,
+                                              .alpha = model->gate_alpha,
+                                              .limit = model->gate_limit};
+    status = make_arrays(self);
+    if (status == PEN_OK)
+        status = add_parameters(self, network, layer, why);
+    if (status != PEN_OK) {
+        pen__experts_free(self);
+        return status;
+    }
+    lay_out(self, &options->tensor);
+    *out = self;
+    return PEN_OK;
+}
+
+void pen__experts_free(struct pen__experts *self)
+{
+    if (self == NULL)
+        return;
+    for (size_t i = 0;
+         self->gradients != NULL && i < pen__experts_num_products(self); i++) {
+        struct pen__expert_gradient *it = &self->gradients[i];
+        free(it->is_new);
+        pen_engine_give(self->engine, PEN_PLACE_ENGINE, it->at,
+                        self->num_sources * it->bytes);
+    }
+    free(self->gradients);
+    free(self->requests);
+    free(self->in_order);
+    for (uint32_t i = 0; self->pieces != NULL && i < self->num_pieces; i++) {
+        free(self->pieces[i].up);
+        free(self->pieces[i].down);
+        free(self->pieces[i].down_bias);
+    }
+    free(self->pieces);
+    free(self);
+}
