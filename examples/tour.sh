@@ -116,7 +116,7 @@ number_of() { # FILE NAME
 
 if [ -n "$is_short" ]; then
     shape='/n_positions/s/256/32/; /n_embd/s/256/64/; /n_layer/s/6/4/'
-    num_steps=600 interval=120 highest_loss=3.2 sweep=1
+    num_steps=200 interval=40 highest_loss=3.2 sweep=1
 else
     shape='/n_positions/s/256/128/'
     num_steps=500 interval=100 highest_loss=2.4 sweep=0.25

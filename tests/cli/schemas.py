@@ -113,7 +113,7 @@ class Lines:
         return [[*words, "--json"] for words in (
             ("help",), ("schema",), ("models",), ("cluster", "list"), ("cluster", "show", "8xh200"), ("cluster", "check", "8xh200"),
             ("schedule", "list"), ("schedule", "search", "--stages", "2", "--microbatches", "2"), ("sync", "list"), ("ring", "show", "journal:" + self.ring()),
-            ("ring", "status", *self.coordinator()), ("doctor",), ("doctor", "--engine", "reference", "--model", "preset:gpt2", "--seq-length", "1"),
+            ("ring", "status", *self.coordinator()), ("doctor",), ("doctor", "--engine", "reference", "--model", step, "--seq-length", "1"),
             ("plan", "nothing", "8xh100"), ("plan", "gpt2", "8xh100", "--why", "tp=2"), ("plan", "gpt2", "8xh100", "--why", "tp=8"),
             ("plan", "llama-3.1-8b", "8xh100", "--compare-targets"), ("plan", "--cluster", "16xa100-80", "--from-megatron", LINE),
             ("plan", "gpt2", "8xh100", "--explain"), ("predict", "gpt2", "8xh100"), ("schedule", "check", self.schedules[0]),

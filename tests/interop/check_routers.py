@@ -1,10 +1,6 @@
-"""Compares routers with megatron-core: gates, dropped tokens, and slopes of both losses; see run_training.
-
-Usage: check_routers.py ROUTER_FILES SEED
-"""
+"""Compares routers with megatron-core: gates, dropped tokens, and slopes of both losses; part of check_training.py."""
 
 import subprocess
-import sys
 
 import numpy as np
 import torch
@@ -49,21 +45,15 @@ def judge(routing):
     return gates.detach().numpy(), chosen_map.numpy(), logits.grad.numpy()
 
 
-def main():
-    program, seed = sys.argv[1:]
+def check_routers(program, seed):
+    """Routers that the program, router_files, draws by the seed."""
     text = subprocess.run([program, seed], check=True, capture_output=True, text=True).stdout
-    failed = 0
     for number, routing in enumerate(read(text)):
         gates, chosen_map, slopes = judge(routing)
         dropped = int((gates == 0).sum())
         name = f"router {number} of seed {seed}, {dropped} tokens dropped"
         found = np.zeros(chosen_map.shape, dtype=bool)
         np.put_along_axis(found, routing["choice"].reshape(gates.shape).astype(int), True, axis=1)
-        failed += check(f"{name}, other choices", int((found != chosen_map).sum()), 0)
-        failed += check(f"{name}, gates", distance(gates.ravel(), routing["gates"]), LIMIT)
-        failed += check(f"{name}, slopes", distance(slopes.ravel(), routing["dlogits"]), LIMIT)
-    sys.exit(failed > 0)
-
-
-if __name__ == "__main__":
-    main()
+        check(f"{name}, other choices", int((found != chosen_map).sum()), 0)
+        check(f"{name}, gates", distance(gates.ravel(), routing["gates"]), LIMIT)
+        check(f"{name}, slopes", distance(slopes.ravel(), routing["dlogits"]), LIMIT)

@@ -1,8 +1,8 @@
 """Compares what Penstock computes with PyTorch; see run_training.
 
-Usage: check_training.py BUILD REFERENCE WORK [MODEL...]
+Usage: check_training.py BUILD REFERENCE WORK SEED [MODEL...]
 REFERENCE gets what gen_reference.py makes, as OPTIMIZER-DTYPE/MODEL, where it is not there yet. With MODEL, only these are
-judged in bf16.
+judged in bf16 and on tensor-parallel ranks. SEED is of the routers.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import judge
 import numpy as np
 import torch
 import transformers
+from check_routers import check_routers
 from judge import GRADIENT_LIMIT, LOSS_LIMIT, check, distance, worst_loss
 from megatron.core.transformer.moe import moe_utils
 from safetensors.torch import load_file as load_torch
@@ -161,14 +162,14 @@ def check_bf16(build, root, model, work):
 
 
 def main():
-    build, root, work, *in_bf16 = sys.argv[1:]
+    build, root, work, seed, *chosen = sys.argv[1:]
+    check_routers(os.path.join(build, "tests", "router_files"), seed)
     gen_reference.settle()
     for model in MODELS + MIXTURES:
         check_f32(build, root, model, work)
-        if model in MODELS:
-            check_ranks(build, root, model, work)
         # In bf16 a choice of experts may be another one, in PyTorch as here.
-        if model in MODELS and (not in_bf16 or model in in_bf16):
+        if model in (chosen or MODELS):
+            check_ranks(build, root, model, work)
             check_bf16(build, root, model, work)
     check_bias(build, root, work)
     print(f"{judge.failures} failures")

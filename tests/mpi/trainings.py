@@ -24,6 +24,14 @@ links:
 """
 
 
+def seeds_that_failed(name):
+    """Those of this test in tests/support/seeds.txt."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "seeds.txt")
+    with open(path) as file:
+        words = [line.split() for line in file]
+    return [int(line[1]) for line in words if line[:1] == [name]]
+
+
 def spin(seconds):
     begin, used = time.monotonic(), time.process_time()
     while time.monotonic() - begin < seconds:
