@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # train goes on after an interruption as if there had been none, tells what it
 # does on the way, and refuses what cannot work before it starts; eval agrees
-# with it.
+# with it. PEN_SEED chooses batches of the resumed trainings; PEN_LONG=1 has all.
 . "$(dirname "$0")/support.bash"
 if [ ! -x "$(dirname "$PENSTOCK")/penstock-train" ]; then
     echo "penstock-train is not built; skipped"
@@ -37,6 +37,7 @@ about "exact resume"
 for kind in "" "--bf16"; do
     for batch in "--micro-batch-size 4" \
         "--micro-batch-size 2 --global-batch-size 6"; do
+        drawn 2 || continue
         # shellcheck disable=SC2206
         same_run=("${tiny[@]}" "${letters[@]}" --train-iters 100 $kind $batch)
         resumes_after_37 "$kind $batch" "${same_run[@]}"
