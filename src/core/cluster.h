@@ -15,9 +15,9 @@
  */
 
 /*
- * How far a device stays behind its sheet: name, key of the file. They are
- * fitted once per kind of device (docs/accuracy.md) and do not depend on model,
- * cluster or layout. Seconds of one operation are
+ * The constants by which a device is slower than its data sheet: name, key of
+ * the file. They are fitted once per kind of device (docs/accuracy.md) and do
+ * not depend on model, cluster or layout. Seconds of one operation are
  *
  *   max(flops / (peak * share), bytes / (bandwidth * share)) + launch
  */
@@ -48,7 +48,7 @@
     X(COUNT_SEC, "count_sec") /* the same where the host waits for counts */   \
     X(NETWORK_SHARE, "network_share") /* of the bandwidth between nodes */     \
     X(NETWORK_SEC, "network_sec")     /* to begin a collective between them */ \
-    X(STEP_SEC, "step_sec")           /* of a step: what nobody counts */      \
+    X(STEP_SEC, "step_sec") /* of a step: all work that is not counted */      \
     X(MICROBATCH_SEC, "microbatch_sec") /* of a micro-batch, the same */
 
 enum pen_constant {
@@ -163,15 +163,17 @@ const struct pen_link_level *
 pen_cluster_level(const struct pen_cluster *cluster, uint64_t num_devices);
 
 /*
- * A preset by its name; NULL when there is none. Behind the last one NULL. It
- * has the figures of the sheet; its constants are 0.
+ * Return a preset by its name, NULL when there is none, or by its index, NULL
+ * after the last one. It has the figures of the data sheet; its constants are
+ * 0.
  */
 const struct pen_device *pen_device_find(const char *kind);
 const struct pen_device *pen_device_at(size_t index);
 
 /*
- * Sets the constants of a kind: those fitted for it, or those of the kind that
- * is most like it; of an H100, and false, when nobody said which that is.
+ * Sets the constants of a kind: those fitted for it, or those of the most
+ * similar kind. Uses those of an H100, and returns false, when the most similar
+ * kind is unknown.
  */
 bool pen_device_default_constants(struct pen_device *device);
 
@@ -192,7 +194,10 @@ struct pen_system {
 const struct pen_system *pen_system_find(const char *name);
 const struct pen_system *pen_system_at(size_t index);
 
-/* Where a kind of device usually is; NULL when it is no preset. */
+/*
+ * Returns the system that a kind of device is usually in; NULL when the kind is
+ * not a preset.
+ */
 const struct pen_system *pen_system_of_device(const char *kind);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "core/cluster.h"
 
-/* What the files of clusters share. */
+/* Declarations shared by the files of clusters. */
 
 /* A constant of devices: the key of files, and its bounds. */
 struct pen__constant {
@@ -14,15 +14,20 @@ struct pen__constant {
 
 struct pen__constant pen__constant_of(enum pen_constant constant);
 
-/* With so many groups and levels, all zero, and with matrices if asked. */
+/*
+ * Creates a cluster of this many groups and levels, all zero, and with matrices
+ * if asked.
+ */
 pen_status pen__cluster_create(uint32_t num_groups, uint32_t num_levels,
                                bool has_matrix, struct pen_cluster **out,
                                struct pen_text *why);
 
-/* The system that a preset of a device is usually in; NULL: it is no preset. */
+/*
+ * Returns the system that a preset of a device is usually in; NULL: the kind is
+ * not a preset.
+ */
 const char *pen__device_system(const char *kind);
 
-/* "h100-sxm*1024": what stands behind "preset:". */
 /* Whether the words name a kind or a system, and how many. */
 bool pen__cluster_is_preset(const char *text);
 

@@ -152,7 +152,7 @@ static const struct rack *find_rack(const struct pen_system *system)
     return NULL;
 }
 
-/* Devices of one system that a cluster of so many takes. */
+/* Returns how many devices of one system a cluster of `count` takes. */
 static uint64_t taken_of(const struct pen_system *system, uint64_t count)
 {
     const struct rack *rack = find_rack(system);
@@ -300,7 +300,7 @@ static bool split(const char *text, char name[PEN_CLUSTER_WORD_SIZE],
     return strchr(text, '*') == NULL && take_name(text, length, name);
 }
 
-/* What has neither a folder nor an ending is meant as one. */
+/* A name with neither a folder nor an ending means a preset. */
 bool pen__cluster_is_preset(const char *text)
 {
     char name[PEN_CLUSTER_WORD_SIZE];
@@ -337,7 +337,9 @@ pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,
 
 /* ---- another number of devices ---- */
 
-/* Of a cluster that is a preset; NULL: it is a file's. */
+/*
+ * Returns the system of a cluster that is a preset; NULL: it comes from a file.
+ */
 static const struct pen_system *system_of(const struct pen_cluster *cluster)
 {
     char name[PEN_CLUSTER_WORD_SIZE];

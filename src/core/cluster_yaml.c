@@ -76,7 +76,7 @@ static pen_status read_cost(const struct pen_yaml_node *map, const char *key,
     return pen_yaml_read_real(node, key, 0, PEN_CLUSTER_MAX_WATTS, out, why);
 }
 
-/* Watts in place of the preset's leave its idle watts behind, too. */
+/* Watts in place of the preset's make its idle watts void, too. */
 static pen_status read_watts(const struct pen_yaml_node *map,
                              struct pen_device *out, struct pen_text *why)
 {
@@ -93,7 +93,7 @@ static pen_status read_watts(const struct pen_yaml_node *map,
         idle, why, "idle_watts must be at most the watts, %g", out->watts);
 }
 
-/* Behind all else, for the defaults may depend on it. */
+/* Read after everything else, since the defaults may depend on it. */
 static pen_status read_constants(const struct pen_yaml_node *map,
                                  struct pen_device *out, struct pen_text *why)
 {

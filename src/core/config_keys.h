@@ -51,7 +51,7 @@ pen_status pen__config_word(const struct pen_json *json, const char *key,
                             const struct pen__config_word *words, size_t count,
                             int *out, struct pen_text *why);
 
-/* Writing keys behind the first one of an object. */
+/* Add keys after the first one of an object. */
 void pen__config_add_word(struct pen_text *out, const char *key,
                           const char *word);
 void pen__config_add_count(struct pen_text *out, const char *key,

@@ -1,9 +1,9 @@
 /*
- * How far devices stay behind their sheets: one set of figures per kind, fitted
- * as docs/accuracy.md says and then frozen. Kinds that nobody measured take
- * those of the kind that is most like them, with their own number of units. So
- * do numbers: products of mxfp8 and nvfp4 have the share of fp8 until they are
- * fitted.
+ * The constants by which devices are slower than their data sheets: one set per
+ * kind, fitted as docs/accuracy.md says and then frozen. Kinds that were never
+ * measured take those of the most similar kind, with their own number of units.
+ * Number formats do likewise: products of mxfp8 and nvfp4 have the share of fp8
+ * until they are fitted.
  */
 #include "core/cluster.h"
 
@@ -131,7 +131,7 @@ static const struct kind kinds[] = {
     {"mi355", a100, 256},   {"rtx3080", a100, 68}, {"rtx4090", h100, 128},
     {"xeon", processor, 0}, {"host", processor, 0}};
 
-/* For what is no kind of the table. */
+/* For kinds that are not in the table. */
 static const struct kind other = {"", h100, 0};
 
 static const struct kind *find_kind(const struct pen_device *device)

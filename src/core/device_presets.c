@@ -133,7 +133,10 @@ static const struct preset *find(const char *kind)
     return NULL;
 }
 
-/* Of those above 17 to 25 %; an RTX 5090, which is none of them, has 18 %. */
+/*
+ * The presets with known idle watts have 17 to 25 %; an RTX 5090, which is not
+ * among them, has 18 %.
+ */
 #define IDLE_SHARE 0.2
 
 double pen_device_idle_watts(const struct pen_device *device)

@@ -64,9 +64,9 @@ uint16_t pen_f16_from_float(float value);
 float pen_f16_to_float(uint16_t bits);
 
 /*
- * `count` numbers of a tensor, from or to float, each rounded once. Only BF16,
- * F16, F32 and F64; pen_dtype_is_float() tells. The tensor's bytes need no
- * alignment: files do not promise any.
+ * Convert `count` numbers of a tensor to or from float, each rounded once. Only
+ * for dtypes of which pen_dtype_is_float() is true: BF16, F16, F32 and F64. The
+ * tensor's bytes need no alignment: files do not promise any.
  */
 bool pen_dtype_is_float(enum pen_dtype dtype);
 void pen_dtype_to_float(enum pen_dtype dtype, const void *from, size_t count,

@@ -113,7 +113,7 @@ static struct pen_image_convolution normed(uint32_t inputs, uint32_t outputs,
                                           .has_norm = true};
 }
 
-/* He et al., CVPR 2016, figure 5: two convolutions, or three. */
+/* A block of He et al., CVPR 2016, figure 5: two convolutions, or three. */
 struct block {
     uint32_t inputs;
     uint32_t outputs;

@@ -93,8 +93,8 @@ struct pen_image_tensor {
 #define PEN_IMAGE_MAX_LAYERS 1024
 
 /*
- * An entry of "layers" in a config.json: layers of one kind in a row. Of
- * several, the first has the stride and the last has the pool.
+ * An entry of "layers" in a config.json: layers of one kind in a row. If it
+ * repeats, the first layer has the stride and the last has the pool.
  */
 struct pen_image_step {
     enum pen_image_layer_kind kind; /* any but HEAD */
@@ -163,7 +163,7 @@ bool pen_image_model_is(const char *source);
 /* The same of the text of a config.json. */
 bool pen_image_model_is_config(const char *text, size_t length);
 
-/* The names of presets, without "preset:"; NULL behind the last one. */
+/* Returns the names of presets, without "preset:"; NULL after the last one. */
 const char *pen_image_model_preset_at(size_t index);
 
 /* Adds the names of all presets: "preset:alexnet, preset:cifar-cnn, ...". */

@@ -10,7 +10,7 @@
  * gradient of the pixels is not computed, so the first layer has two passes.
  */
 
-/* What goes into a layer, or comes out: of one image. */
+/* The input or the output of a layer, for one image. */
 struct pen_image_extent {
     uint64_t channels;
     uint64_t height;
@@ -19,14 +19,14 @@ struct pen_image_extent {
 
 uint64_t pen_image_extent_numbers(const struct pen_image_extent *extent);
 
-/* What comes out of a convolution. */
+/* Returns the output of a convolution. */
 struct pen_image_extent
 pen_image_convolved(const struct pen_image_convolution *convolution,
                     const struct pen_image_extent *in);
 
 /*
- * What goes into a layer and what comes out. Networks that take images of any
- * size are asked with 224 x 224.
+ * Computes the input and the output of a layer. For networks that take images
+ * of any size it assumes 224 x 224.
  */
 void pen_image_layer_extents(const struct pen_image_model *model,
                              uint32_t layer, struct pen_image_extent *in,

@@ -1,6 +1,6 @@
 /*
- * Models for images that have a name. AlexNet, VGG-16 and ResNet-50 are those
- * of torchvision, for images of 224 x 224 and 1000 labels, without dropout:
+ * Image models by name. AlexNet, VGG-16 and ResNet-50 are those of torchvision,
+ * for images of 224 x 224 and 1000 labels, without dropout:
  *
  *   alexnet    Krizhevsky, arXiv 1404.5997
  *   vgg-16     Simonyan and Zisserman, arXiv 1409.1556, configuration D

@@ -9,9 +9,9 @@
  *
  * When not given: kernel 3, stride 1, padding that keeps the size, no norm, no
  * pool, pool_stride as wide as the pool, pool_padding 0, repeat 1. A residual
- * block without "inner" has two convolutions of 3 x 3, one with it has 1 x 1,
- * 3 x 3 (with the stride) and 1 x 1; all of them have norms. Of a row of
- * repeated layers the first has the stride and the last has the pool.
+ * block without "inner" has two convolutions of 3 x 3, one with it has 1 x 1, 3
+ * x 3 (with the stride) and 1 x 1; all of them have norms. In a row of repeated
+ * layers the first has the stride and the last has the pool.
  */
 #include "core/image_model_internal.h"
 

@@ -5,8 +5,8 @@
 
 /*
  * Messages of ranks that compute a layer together, as a simulation sends them:
- * in rounds between all ranks of a group, each of which waits for a round where
- * it stands. A rank computes an equal share of the pass ahead of each round.
+ * in rounds between all ranks of a group. A rank computes an equal share of the
+ * pass before each round, and then waits for the round.
  */
 enum pen_message_way {
     PEN_WAY_DISTANCES, /* all to one partner after another, at distances 1, 2,

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /*
- * Who is where: ranks numbered along named axes. This file and its .c are the
- * only place that computes a rank from its coordinates or back; everybody else
- * asks.
+ * The mesh: ranks numbered along named axes. This file and its .c are the only
+ * place that computes a rank from its coordinates or back; all other code calls
+ * it.
  *
  *   order tp-cp-pp-dp, pp 3, dp 2      order tp-cp-dp-pp
  *
@@ -17,8 +17,8 @@
  *   dp 0    0  1  2                    dp 0    0  2  4
  *   dp 1    3  4  5                    dp 1    1  3  5
  *
- * The first axis of the order is the innermost: its neighbours have numbers
- * side by side, so they share a node first. Axes that are not used have size 1.
+ * The first axis of the order is the innermost: its neighbours have consecutive
+ * numbers, so they share a node first. Axes that are not used have size 1.
  *
  * The epoch of a mesh counts the layouts that a run has had before. Messages of
  * a move and shares of a checkpoint carry the epoch, so that one of an older
@@ -62,17 +62,21 @@ struct pen_mesh_place {
     uint32_t at[PEN_AXES];
 };
 
-/* Pipelines of so many ranks, one beside the other. */
+/* Returns a mesh of pipelines of this many ranks, next to each other. */
 struct pen_mesh pen_mesh_of(enum pen_mesh_order order, uint32_t pipeline,
                             uint32_t replicas);
 
-/* As many whole pipelines as so many ranks make; ranks left over have no place.
+/*
+ * Returns a mesh of as many whole pipelines as the ranks make; ranks left over
+ * have no place.
  */
 struct pen_mesh pen_mesh_fill(enum pen_mesh_order order, uint32_t pipeline,
                               uint32_t num_ranks);
 
-/* The same ranks with so many of them along another axis: those of replicas,
- * of which there are as many fewer. */
+/*
+ * Returns the same ranks with `size` of them along another axis, taken from the
+ * replicas, of which there are correspondingly fewer.
+ */
 struct pen_mesh pen_mesh_split(struct pen_mesh mesh, enum pen_axis axis,
                                uint32_t size);
 
@@ -86,10 +90,10 @@ struct pen_mesh_place pen_mesh_place_of(const struct pen_mesh *mesh,
                                         uint32_t rank);
 
 /*
- * Replicas have all weights each and sum their gradients: those along the
- * replica axis, with the first part of every sequence, and behind them those
- * with the next part, as far as the context axis goes. Replicas with all parts
- * of the same samples are a context group.
+ * Sets the coordinates of a replica. Replicas have all weights each and sum
+ * their gradients: first come those along the replica axis with the first part
+ * of every sequence, then those with the next part, as far as the context axis
+ * goes. Replicas with all parts of the same samples are a context group.
  */
 void pen_mesh_set_replica(const struct pen_mesh *mesh, uint32_t replica,
                           struct pen_mesh_place *place);

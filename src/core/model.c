@@ -224,7 +224,7 @@ static bool is_gpt2(const struct pen_model *model)
     return model->family == PEN_FAMILY_GPT2;
 }
 
-/* What the network inside a "...ForCausalLM" is called there. */
+/* Returns the name of the network inside a "...ForCausalLM". */
 static const char *prefix(const struct pen_model *model)
 {
     return is_gpt2(model) ? "transformer." : "model.";
@@ -438,7 +438,7 @@ static uint32_t num_in_list(const struct pen_model *model, unsigned list)
                                   : 0);
 }
 
-/* Of the first `count` blocks. */
+/* Counts the sparse blocks among the first `count`. */
 static uint32_t num_sparse_blocks(const struct pen_model *model, uint32_t count)
 {
     uint32_t dense = model->num_dense_blocks;
@@ -459,7 +459,7 @@ uint32_t pen_model_layer_tensors(const struct pen_model *model, uint32_t layer,
     return num_in_list(model, list);
 }
 
-/* The last layer whose first tensor is not behind this one. */
+/* Returns the last layer whose first tensor is not after this one. */
 static uint32_t layer_of(const struct pen_model *model, uint32_t tensor)
 {
     uint32_t low = 0;
@@ -476,7 +476,7 @@ static uint32_t layer_of(const struct pen_model *model, uint32_t tensor)
     return low;
 }
 
-/* Behind the prefix of its layer. */
+/* Adds the name that follows the prefix of its layer. */
 static int add_name(char *out, size_t size, const struct pen_tensor_info *info)
 {
     return info->form->tail == NULL
@@ -544,7 +544,7 @@ const char *pen_model_bare_name(const struct pen_model *model, const char *name)
 
 enum { MOST_GROUPS = 64 };
 
-/* Of the groups that are chosen, every token takes its experts. */
+/* Returns whether the chosen groups have enough experts for every token. */
 static bool has_good_groups(const struct pen_model *model)
 {
     uint32_t groups = model->num_expert_groups;
@@ -558,7 +558,7 @@ static bool has_good_groups(const struct pen_model *model)
                model->experts_per_token;
 }
 
-/* What the network of a family that is trained cannot have. */
+/* Refuses settings that the trained families cannot have. */
 static pen_status check_settings(const struct pen_model *model,
                                  struct pen_text *why)
 {

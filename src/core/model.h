@@ -102,7 +102,7 @@ enum pen_mlp {
     PEN_MLP_NONE /* the block is a mixer and nothing else */
 };
 
-/* What makes blocks of one model differ. */
+/* The differences between blocks of one model. */
 struct pen_block {
     enum pen_mixer mixer;
     enum pen_mlp mlp;
@@ -130,7 +130,7 @@ struct pen_recurrence {
     bool has_bias;
 };
 
-/* What an optimizer asks before it decays a weight. */
+/* The kind of a weight, by which an optimizer decides whether to decay it. */
 enum pen_role {
     PEN_ROLE_MATRIX,
     PEN_ROLE_BIAS,
@@ -172,7 +172,7 @@ enum pen_part {
     PEN_PART_UP_BIAS,
     PEN_PART_DOWN,
     PEN_PART_DOWN_BIAS,
-    PEN_PART_SHARED_GATE, /* the MLP of all tokens beside the experts */
+    PEN_PART_SHARED_GATE, /* the MLP of all tokens in addition to the experts */
     PEN_PART_SHARED_UP,
     PEN_PART_SHARED_DOWN,
     PEN_PART_ROUTER,
@@ -196,13 +196,13 @@ enum pen_part {
  */
 enum { PEN_TENSOR_LISTS = PEN_LAYER_KINDS + 1 };
 
-/* What the tensors of all layers of one list have in common. */
+/* The common part of a tensor in all layers of one list. */
 struct pen_tensor_form {
     enum pen_part part;
     enum pen_role role;
     bool is_input_first; /* a matrix stored [in, out], as GPT-2 does */
-    const char *name;    /* behind the prefix of the layer; a constant */
-    const char *tail;    /* behind the number of an expert; NULL without */
+    const char *name;    /* follows the prefix of the layer; a constant */
+    const char *tail;    /* follows the number of an expert; NULL: no expert */
     bool is_stacked;     /* the first dimension counts experts */
     uint32_t num_dims;
     uint64_t shape[3];
@@ -237,11 +237,11 @@ struct pen_model {
     bool has_qk_norm;
     enum pen_dtype dtype; /* of the weights on disk, as far as the file says */
 
-    /* What only families for planning have; 0 and false in the others. */
+    /* For families for planning only; 0 and false in the others. */
     uint32_t embedding_dim;     /* of a token, if it is not hidden */
     uint32_t num_token_types;   /* rows that BERT adds by segment */
     bool has_embedding_norm;    /* BLOOM, BERT */
-    bool is_post_norm;          /* norms behind the sums, none in the head */
+    bool is_post_norm;          /* norms after the sums, none in the head */
     bool has_parallel_residual; /* attention and MLP have the same input */
     bool has_attention_sinks;   /* one number per head */
 
@@ -279,7 +279,7 @@ struct pen_model {
     uint32_t num_mtp_kinds;
     uint32_t shared_intermediate; /* of all shared experts together */
 
-    /* What only PEN_FAMILY_GENERAL has; 0 and false in the others. */
+    /* For PEN_FAMILY_GENERAL only; 0 and false in the others. */
     char type[PEN_MODEL_TYPE_SIZE]; /* model_type */
     bool is_guessed;                /* of a type that Penstock does not know */
     bool is_text_part;              /* of a model that has others */
@@ -289,8 +289,8 @@ struct pen_model {
     bool has_shared_values; /* keys are values, too; of those, if it is */
     uint32_t expert_hidden; /* width of what experts take; 0: hidden */
     bool has_shared_gate;   /* one number that weighs the shared experts */
-    bool has_side_experts;  /* beside the MLP, with norms and scales */
-    bool has_output_norms;  /* norms also behind attention and MLP */
+    bool has_side_experts;  /* in addition to the MLP, with norms and scales */
+    bool has_output_norms;  /* norms also after attention and MLP */
     bool has_output_gate;   /* of attention, as wide as the queries */
     bool has_wide_qk_norm;  /* over all heads at once */
     bool has_key_norm;      /* of keys alone */
@@ -305,7 +305,7 @@ struct pen_model {
     uint32_t num_streams; /* hyper-connections: residuals; 0: one */
     struct pen_recurrence recurrence;
 
-    /* Those of one list together; those of experts are the last of theirs. */
+    /* The forms of one list are together; in it, those of experts come last. */
     struct pen_tensor_form forms[2 * PEN_PARTS];
     uint32_t first_form[PEN_TENSOR_LISTS + 1];
     uint32_t num_expert_forms;
@@ -338,7 +338,7 @@ struct pen_tensor_info {
 pen_status pen_model_load(const char *source, struct pen_model **out,
                           struct pen_text *why);
 
-/* The names of presets, without "preset:"; NULL behind the last one. */
+/* Returns the names of presets, without "preset:"; NULL after the last one. */
 const char *pen_model_preset_at(size_t index);
 
 /* The same from the text of a config.json. */
@@ -346,10 +346,11 @@ pen_status pen_model_parse(const char *text, size_t length,
                            struct pen_model **out, struct pen_text *why);
 
 /*
- * The same, and networks for images: what plan, predict and profile take. The
- * layers of an image network are its own: the first stands for the embedding,
- * the last is the head, those between are the blocks, a sequence is one image,
- * and there are no tensors here. Such a model has 2 to 64 layers.
+ * Load a model of the above, or an image network: models that plan, predict and
+ * profile take. The layers of an image network are its own: the first
+ * represents the embedding, the last is the head, those between are the blocks,
+ * a sequence is one image, and it has no tensors here. An image network has 2
+ * to 64 layers.
  */
 pen_status pen_model_load_any(const char *source, struct pen_model **out,
                               struct pen_text *why);
@@ -380,8 +381,9 @@ void pen_model_tensor(const struct pen_model *model, uint32_t tensor,
                       struct pen_tensor_info *out);
 
 /*
- * The tensor of this part in this layer, or num_tensors if it has none. Of a
- * part that every expert has it is that of expert 0; see the next one.
+ * Returns the tensor of this part in this layer, or num_tensors if it has none.
+ * If every expert has the part, it is that of expert 0; the next function takes
+ * an expert.
  */
 uint32_t pen_model_find_part(const struct pen_model *model, uint32_t layer,
                              enum pen_part part);
@@ -411,16 +413,16 @@ pen_status pen_model_check_trainable(const struct pen_model *model,
 uint64_t pen_model_layer_parameters(const struct pen_model *model,
                                     uint32_t layer);
 
-/* Of those, the ones of routed experts. */
+/* Returns the parameters of a layer's routed experts. */
 uint64_t pen_model_expert_parameters(const struct pen_model *model,
                                      uint32_t layer);
 
-/* Of the whole model, those that one token takes part in. */
+/* Returns the parameters of the whole model that one token uses. */
 uint64_t pen_model_active_parameters(const struct pen_model *model);
 
 /*
- * Of one layer that predicts a further token. Embedding and output matrix are
- * those of the model. 0 where num_mtp_layers is.
+ * Returns the parameters of one layer that predicts a further token. It shares
+ * the model's embedding and output matrix. 0 where num_mtp_layers is.
  */
 uint64_t pen_model_mtp_parameters(const struct pen_model *model);
 
@@ -448,13 +450,17 @@ const struct pen_block *pen_model_block(const struct pen_model *model,
 uint32_t pen_model_block_kind(const struct pen_model *model, uint32_t block);
 
 /*
- * Flops of one sequence in the mixer of a block, forward, beside its products
- * with weights: pairs of positions, or the states of a recurrence.
+ * Returns the flops of one sequence in the mixer of a block, forward, in
+ * addition to its products with weights: pairs of positions, or the states of a
+ * recurrence.
  */
 double pen_model_mixer_flops(const struct pen_model *model,
                              const struct pen_block *block, double sequence);
 
-/* What the first product of Mamba-2 or of a gated delta net gives a token. */
+/*
+ * Returns the width per token of the first product of Mamba-2 or of a gated
+ * delta net.
+ */
 uint64_t pen_model_recurrence_width(const struct pen_model *model,
                                     enum pen_mixer mixer);
 

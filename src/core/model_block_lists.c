@@ -8,7 +8,7 @@
  *   mlp_layer_types           "dense", "sparse", "hash_moe"
  *   moe_layer_freq            0 and 1, or a step
  *   compress_ratios           positions that become one key
- *   ..._period, ..._offset, ..._interval, ..._pattern: every so many blocks
+ *   ..._period, ..._offset, ..._interval, ..._pattern: every N blocks
  */
 #include "core/model_internal.h"
 
@@ -41,7 +41,7 @@ static const struct word {
     {"mamba", PEN_MIXER_MAMBA, ALL, -1},
     {"gated_delta", PEN_MIXER_DELTA, ALL, -1},
     {"none", PEN_MIXER_NONE, ALL, -1},
-    /* Other words for these; what is printed stands above. */
+    /* Other words for these; the printed words are above. */
     {"attention", PEN_MIXER_ATTENTION, ALL, -1},
     {"*", PEN_MIXER_ATTENTION, ALL, PEN_MLP_NONE},
     {"chunked_attention", PEN_MIXER_ATTENTION, WINDOW, -1},
@@ -57,7 +57,7 @@ static const struct word {
 /* Ratios of DeepSeek V4, where a file has words for them. */
 enum { PICKED_RATIO = 4, HEAVY_RATIO = 128 };
 
-/* What is known while blocks are read. */
+/* The state of reading the blocks. */
 struct reading {
     const struct pen_json *json;
     struct pen_model *model;
@@ -84,7 +84,7 @@ static uint32_t step_of(const struct pen_json *json, const char *key,
     return step > 0 && step <= PEN__MAX_BLOCKS ? (uint32_t)step : absent;
 }
 
-/* Every so many blocks; of Jamba's keys from an offset on. */
+/* Returns whether a block is the N-th; Jamba's keys count from an offset. */
 static bool is_turn(uint32_t block, uint32_t step, uint32_t offset)
 {
     return block % step == offset % step;
@@ -335,8 +335,10 @@ static bool is_single(const struct pen_block *block)
     return block->mixer == PEN_MIXER_NONE || block->mlp == PEN_MLP_NONE;
 }
 
-/* What predicts further: attention and experts, where these are blocks of their
- * own; otherwise as the last block. */
+/*
+ * Sets the blocks that predict further tokens: attention and experts, where
+ * these are blocks of their own; otherwise like the last block.
+ */
 static pen_status set_prediction(const struct reading *reading)
 {
     struct pen_model *model = reading->model;

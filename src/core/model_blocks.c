@@ -1,7 +1,8 @@
 /*
- * Which blocks of a model are alike. Every family has a list of kinds and a
- * number for each block. Those that state a first block and a step get them
- * here; a general decoder may list its blocks one by one (model_block_lists.c).
+ * Finds which blocks of a model are alike. Every family has a list of kinds and
+ * a number for each block. Families that state a first block and a step get
+ * them here; a general decoder may list its blocks one by one
+ * (model_block_lists.c).
  */
 #include "core/model_internal.h"
 

@@ -3,8 +3,8 @@
  *
  * Foreign files carry many keys that mean nothing here: unknown ones are
  * ignored. A key that is absent has the default of the family's class in
- * transformers; null often means something else than absent. What would
- * change the network and cannot be carried is refused.
+ * transformers; null often means something else than absent. Keys that would
+ * change the network and are not supported are refused.
  */
 #include "core/model.h"
 
@@ -21,8 +21,10 @@
 #define DEFAULT_WINDOW 4096
 #define DEFAULT_MAX_WINDOW_LAYERS 28
 
-/* What transformers takes when the key is absent; model_planned.c has what is
- * left of the families that it reads. */
+/*
+ * The defaults of transformers for absent keys; model_planned.c has those of
+ * the other families.
+ */
 struct defaults {
     const char *name;
     uint32_t kv_heads; /* 0: as many as heads */
@@ -403,7 +405,7 @@ static pen_status read_llama_biases(const struct pen_json *json,
     return status;
 }
 
-/* Llama and those who took its keys: Mistral, Qwen. */
+/* Reads Llama and the families that use its keys: Mistral, Qwen. */
 static pen_status read_llama(const struct pen_json *json,
                              struct pen_model *model, struct pen_text *why)
 {

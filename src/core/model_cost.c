@@ -27,11 +27,14 @@ struct widths {
     uint64_t values;  /* that come out of the attention */
     uint64_t keys;
     uint64_t qkv;
-    uint64_t inner; /* of the MLP, behind the activation function */
+    uint64_t inner; /* of the MLP, after the activation function */
     uint64_t wide;  /* before it: gate and up side by side */
 };
 
-/* Of what one token takes: an MLP, or the experts chosen for it. */
+/*
+ * Returns the inner width for one token: that of an MLP, or of the experts
+ * chosen for it.
+ */
 static uint64_t inner_of(const struct pen_model *model,
                          const struct pen_block *block)
 {

@@ -5,7 +5,7 @@
 #include "core/recipe.h"
 
 /*
- * What a layer of a model costs: flops of its three passes, and the bytes it
+ * The costs of a layer of a model: flops of its three passes, and the bytes it
  * keeps between them. Counted from the shapes alone, before anything runs, for
  * the layers as src/network computes them; the bytes of families that it does
  * not compute are what the same way of computing would keep.
@@ -52,9 +52,12 @@ struct pen_layer_range {
  * first one, and which of them keep their input. All zero: all, and each.
  */
 struct pen_recompute_span {
-    uint32_t first; /* so many; the others keep everything. 0: all */
-    uint32_t chunk; /* the first of so many keeps its input, and they are
-                       computed again together; 0 as 1 */
+    uint32_t first; /* blocks that recompute, the first ones; 0: all */
+    /*
+     * of each N blocks the first keeps its input, and they are computed again
+     * together; 0 as 1
+     */
+    uint32_t chunk;
 };
 
 static inline bool pen_recompute_covers(const struct pen_recompute_span *span,
@@ -63,7 +66,10 @@ static inline bool pen_recompute_covers(const struct pen_recompute_span *span,
     return span->first == 0 || block < span->first;
 }
 
-/* Of a block that is covered: it has no input until its chunk is computed. */
+/*
+ * Returns whether a covered block is inside a chunk: it has no input until its
+ * chunk is computed.
+ */
 static inline bool pen_recompute_is_inner(const struct pen_recompute_span *span,
                                           uint32_t block)
 {

@@ -1,14 +1,14 @@
 /*
- * Descriptions of models that are no config.json of Hugging Face, rewritten
- * with its keys before anything else reads them:
+ * Descriptions of models in other forms than Hugging Face's config.json. They
+ * are rewritten with its keys before anything else reads them:
  *
  *   llm-analysis  {"name": "gpt2", "num_layers": 12, "hidden_dim": 768, ...}
  *   GPT-NeoX      { # comment
  *                   "num-layers": 12, "hidden-size": 768, ... }
  *
  * The second is YAML in the shape of JSON, with comments and now and then a
- * comma too many or too few. Of it only numbers, words and truth values of the
- * outermost braces are taken; of two with one name, the last.
+ * comma too many or too few. Only numbers, words and truth values of its
+ * outermost braces are taken; the last of two with one name counts.
  */
 #include "core/model_internal.h"
 
@@ -164,8 +164,10 @@ static void take_setting(json_t *settings, const char *key, size_t key_length,
         json_object_set_new(settings, name, found);
 }
 
-/* Looks at the string at `at`: a key of the outermost braces? Returns where to
- * go on. */
+/*
+ * Scans the string at `at`, which may be a key of the outermost braces. Returns
+ * where to continue.
+ */
 static size_t scan_string(json_t *settings, const char *text, size_t length,
                           size_t at, int depth)
 {
@@ -254,7 +256,10 @@ static pen_status neox_flags(const struct pen_json *settings, json_t *object,
     return failed == 0 ? PEN_OK : PEN_NOMEM;
 }
 
-/* What would change the network: learnt positions, another norm. */
+/*
+ * Reads the choices that would change the network: learnt positions, another
+ * norm.
+ */
 static pen_status neox_choices(const struct pen_json *settings,
                                struct pen_text *why)
 {

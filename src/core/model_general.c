@@ -1,8 +1,8 @@
 /*
- * Any decoder, recognised by its keys (model_general_keys.c). Of types that
- * Penstock knows there is more than their files say: the facts. A type that it
- * does not know is planned all the same if it states layers, width, heads and
- * vocabulary; the model is then marked as guessed.
+ * Any decoder, recognised by its keys (model_general_keys.c). For known types
+ * Penstock has facts that their files do not state. An unknown type is planned
+ * all the same if it states layers, width, heads and vocabulary; the model is
+ * then marked as guessed.
  *
  * Counts of known types are those of transformers 5.22, which a test compares.
  */
@@ -175,7 +175,7 @@ static void complete_experts(unsigned facts, struct pen_model *model)
         model->has_shared_gate = false;
 }
 
-/* Those that state none have no end that is known. */
+/* The length for types that state none and whose real one is unknown. */
 #define UNSTATED_POSITIONS 131072
 
 static void complete_attention(unsigned facts, struct pen_model *model)

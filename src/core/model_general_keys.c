@@ -1,7 +1,7 @@
 /*
  * The keys of decoders. Files of many families use the same few words for the
- * same things: a row has all of them, the one that Penstock prints first. What
- * is printed is read as the same model.
+ * same things: a row has all of them, the one that Penstock prints first. A
+ * printed model is read back as the same model.
  */
 #include "core/model_internal.h"
 
@@ -90,7 +90,7 @@ static const struct row rows[] = {
 };
 /* clang-format on */
 
-/* Under which of its names a row stands there; NULL: under none. */
+/* Returns the name under which the object has the row; NULL: under none. */
 static const char *find_name(const struct row *row, const struct pen_json *json)
 {
     for (size_t i = 0; i < MAX_NAMES && row->names[i] != NULL; i++)

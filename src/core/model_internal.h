@@ -25,8 +25,10 @@ pen_status pen__model_create(const struct pen_model *shape,
 /* All parameters; false if there are more than the most. */
 bool pen__model_count(const struct pen_model *model, uint64_t *out);
 
-/* Families for planning: what stands in a config.json beside the keys of all,
- * read and printed from one table. */
+/*
+ * Families for planning: keys of a config.json in addition to those of all
+ * families, read and printed from one table.
+ */
 pen_status pen__model_read_planned(const struct pen_json *json,
                                    struct pen_model *model,
                                    struct pen_text *why);
@@ -34,8 +36,9 @@ void pen__model_print_planned(const struct pen_model *model,
                               struct pen_text *out);
 
 /*
- * What a config.json is about: of a model for text and images, the part for
- * text. That one may leave its type and more to the whole.
+ * The part of a config.json that describes the model: in one for text and
+ * images, the part for text. That part may leave its type and more to the
+ * whole.
  */
 struct pen__model_part {
     struct pen_json whole;
@@ -48,7 +51,7 @@ pen_status pen__model_open_part(const struct pen_json *json,
                                 struct pen__model_part *out,
                                 struct pen_text *why);
 
-/* Where a key stands: in the part, if that has it. */
+/* Returns the object that has a key: the part, if the key is there. */
 const struct pen_json *pen__model_place(const struct pen__model_part *part,
                                         const char *key);
 
@@ -88,8 +91,8 @@ bool pen__model_fill_blocks(struct pen_model *model);
 bool pen__model_is_tied(const char *type);
 
 /*
- * Makes keys of Hugging Face out of those of llm-analysis, or takes the place
- * of a text that is no JSON by what GPT-NeoX means with it. Drop out->object
+ * Turns keys of llm-analysis into those of Hugging Face, or replaces a text
+ * other than JSON by the same settings as GPT-NeoX reads it. Drop out->object
  * with json_decref().
  */
 pen_status pen__model_load_keys(const char *text, size_t length,

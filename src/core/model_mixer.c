@@ -1,5 +1,5 @@
 /*
- * What mixes the positions of a sequence: parameters and flops of attention in
+ * Mixers of the positions of a sequence: parameters and flops of attention in
  * all its forms, of Mamba-2 and of gated delta nets.
  *
  * Sources: DeepSeek-V2 (arXiv 2405.04434) for latent attention; DeepSeek-V3.2's

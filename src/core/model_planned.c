@@ -1,7 +1,7 @@
 /*
- * Families whose keys stand in tables: which keys their config.json has, where
- * each goes, and what it means when it is absent. Reader and printer go by the
- * same rows, so what is printed is read as the same model. Scaling of rotary
+ * Families whose keys are in tables: which keys their config.json has, where
+ * each goes, and its meaning when absent. Reader and printer go by the same
+ * rows, so a printed model is read back as the same model. Scaling of rotary
  * positions is not read here.
  */
 #include "core/model_internal.h"
@@ -41,7 +41,10 @@ struct row {
 #define POSITIONS PEN__MAX_POSITIONS
 #define MAX_THETA 1e12
 
-/* What it was trained with; its positions are slopes and have no end. */
+/*
+ * The length that it was trained with; its positions are slopes and have no
+ * end.
+ */
 #define BLOOM_POSITIONS 2048
 
 /* clang-format off */
@@ -318,7 +321,7 @@ static pen_status check_layer_types(const struct pen_json *json,
     return PEN_OK;
 }
 
-/* What transformers takes where a file says nothing of positions. */
+/* Sets the defaults of transformers for a file without positions. */
 static void set_gpt_oss_rope(struct pen_rope *rope)
 {
     rope->kind = PEN_ROPE_YARN;
@@ -429,7 +432,7 @@ static pen_status finish_deepseek_v2(const struct pen_json *json,
 static const struct family {
     const struct row *rows;
     size_t num_rows;
-    /* What cannot be said in rows. */
+    /* Settings that rows cannot express. */
     pen_status (*finish)(const struct pen_json *json, struct pen_model *model,
                          struct pen_text *why);
     enum pen_model_norm norm;
@@ -465,7 +468,10 @@ static void *field_of(struct pen_model *model, const struct row *row)
     return (char *)model + row->offset;
 }
 
-/* The name under which the value stands, in the object or in the second. */
+/*
+ * Finds the name under which the value is given, in the object or in the second
+ * one.
+ */
 static const struct pen_json *find(const struct row *row,
                                    const struct pen_json *json,
                                    const struct pen_json *inner,

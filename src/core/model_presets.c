@@ -1,7 +1,7 @@
 /*
  * Well-known models by name: each is the config.json that its authors
- * published, as far as it says anything about size and layers. What the models
- * of a series have in common is written once.
+ * published, as far as it describes size and layers. The common part of a
+ * series is written once.
  */
 #include "core/model_internal.h"
 
@@ -11,7 +11,7 @@
 
 enum size { WIDTH, BLOCKS, HEADS, KV_HEADS, INNER, SIZES };
 
-/* What the sizes are called; NULL where there is no such key. */
+/* The names of the sizes; NULL where there is no such key. */
 static const char *const gpt2_keys[SIZES] = {"n_embd", "n_layer", "n_head",
                                              NULL, "n_inner"};
 static const char *const bloom_keys[SIZES] = {"hidden_size", "n_layer",

@@ -1,7 +1,7 @@
 /*
  * How many parameters the layers of a model have, for every family: sums of
- * matrices, biases and norms. What trains is listed tensor by tensor in
- * model.c, too; a test compares the two.
+ * matrices, biases and norms. Families that train are listed tensor by tensor
+ * in model.c, too; a test compares the two.
  */
 #include "core/image_model_cost.h"
 #include "core/model.h"
@@ -54,8 +54,10 @@ static uint64_t expert_parameters(const struct pen_model *model)
            (model->has_expert_bias ? mlp_biases(model, inner) : 0);
 }
 
-/* What every token takes beside its experts: those of all, the router, the way
- * to a narrow layer and back. */
+/*
+ * Returns the matrices that every token uses in addition to its experts: the
+ * shared experts, the router, the way to a narrow layer and back.
+ */
 static uint64_t common_matrices(const struct pen_model *model)
 {
     uint64_t hidden = model->hidden;
@@ -111,8 +113,10 @@ static uint64_t num_norms(const struct pen_model *model,
     return has_side ? sum + 3 : sum;
 }
 
-/* Manifold-constrained hyper-connections: all residuals together tell how they
- * are mixed before and behind attention or MLP. */
+/*
+ * Weights of manifold-constrained hyper-connections: all residuals together
+ * determine how they are mixed before and after attention or MLP.
+ */
 static uint64_t stream_weights(const struct pen_model *model)
 {
     uint64_t count = model->num_streams;
@@ -178,7 +182,9 @@ static uint64_t embedding_parameters(const struct pen_model *model)
                                       : 0);
 }
 
-/* What BERT has before the output matrix. */
+/*
+ * Returns the parameters of the layer that BERT has before the output matrix.
+ */
 static uint64_t head_layer(const struct pen_model *model)
 {
     return model->family == PEN_FAMILY_BERT

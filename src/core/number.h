@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /*
- * Numbers that products are computed in: name, key of files. Of those narrower
- * than 16 bits all else is bf16.
+ * Number formats in which products are computed: name, key of files. With those
+ * narrower than 16 bits everything else is bf16.
  */
 #define PEN_NUMBER_TABLE(X)                                                    \
     X(F32, "f32")                                                              \
@@ -23,7 +23,7 @@ enum pen_number {
         PEN_NUMBERS
 };
 
-/* The keys, NULL behind the last one. */
+/* The keys, NULL after the last one. */
 extern const char *const pen_number_names[PEN_NUMBERS + 1];
 
 /* Bytes of one weight or activation in memory: 4, otherwise 2. */
@@ -35,7 +35,10 @@ double pen_number_product_bytes(enum pen_number number);
 /* Whether products have inputs narrower than 16 bits. */
 bool pen_number_is_narrow(enum pen_number number);
 
-/* Numbers of all that is no product: the number itself, or bf16 if narrow. */
+/*
+ * Returns the number format of everything but products: the number itself, or
+ * bf16 if that is narrow.
+ */
 enum pen_number pen_number_beside(enum pen_number number);
 
 #endif

@@ -61,7 +61,7 @@ enum pen_target {
         PEN_TARGETS
 };
 
-/* The keys, NULL behind the last one. */
+/* The keys, NULL after the last one. */
 extern const char *const pen_target_names[PEN_TARGETS + 1];
 
 /* A schedule by its name, with what its generator takes, or as a file. */
@@ -75,7 +75,7 @@ struct pen_plan_schedule {
     bool has_vertical_sync;
 };
 
-/* What the memory of a rank is full of: name and key of the file. */
+/* The parts of a rank's memory: name and key of the file. */
 #define PEN_MEMORY_TABLE(X)                                                    \
     X(WEIGHTS, "weights")                                                      \
     X(GRADIENTS, "gradients")                                                  \
@@ -92,7 +92,7 @@ enum pen_memory_part {
         PEN_MEMORY_PARTS
 };
 
-/* The keys, NULL behind the last one. */
+/* The keys, NULL after the last one. */
 extern const char *const pen_memory_names[PEN_MEMORY_PARTS + 1];
 
 /* Ranks that need the same bytes. */
@@ -104,7 +104,7 @@ struct pen_plan_memory {
 /* All parts together. */
 uint64_t pen_plan_memory_bytes(const struct pen_plan_memory *memory);
 
-/* What somebody expected of the plan when it was made. */
+/* The prediction for the plan when it was made. */
 struct pen_plan_prediction {
     bool is_there;
     double step_sec;
@@ -125,8 +125,9 @@ struct pen_plan_prediction {
 struct pen_plan {
     char *model;                    /* its name, as a user has it; owned */
     char model_hash[PEN_HASH_SIZE]; /* as pen_profile_hash_model() */
-    char *config;  /* its config.json, so that a plan stands alone; or NULL */
-    char *cluster; /* the name of one, or NULL; owned, as the config */
+    /* its config.json, which makes the plan self-contained; or NULL */
+    char *config;
+    char *cluster;      /* the name of one, or NULL; owned, as the config */
     uint32_t node_size; /* devices of a node of it; 0: not known */
     enum pen_target target;
     uint32_t sequence;
@@ -168,7 +169,9 @@ pen_status pen_plan_load(const char *path, struct pen_plan **out,
 pen_status pen_plan_parse(const char *text, size_t length,
                           struct pen_plan **out, struct pen_text *why);
 
-/* Of a plan that passes the check; what is printed reads back as the same. */
+/*
+ * Print a plan that passes the check; the text is read back as the same plan.
+ */
 void pen_plan_print(const struct pen_plan *plan, struct pen_text *out);
 pen_status pen_plan_save(const struct pen_plan *plan, const char *path,
                          struct pen_text *why);

@@ -198,7 +198,7 @@ static pen_status read_text(const struct pen_json *json, const char *key,
     return status;
 }
 
-/* What was read is printed again, so that a plan has one form of it. */
+/* The object is printed again, so that a plan has one form of it. */
 static pen_status read_config(const struct pen_json *json, char **out,
                               struct pen_text *why)
 {

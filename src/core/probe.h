@@ -10,14 +10,14 @@
 #include <stdint.h>
 
 /*
- * What the tensors of a training were in chosen steps, as figures of whole
- * tensors: JSON lines (docs/formats.md, "Probe").
+ * A probe: figures of whole tensors of a training in chosen steps, as JSON
+ * lines (docs/formats.md, "Probe").
  *
  *   {"format":"penstock-probe","version":1}
  *   {"step":1,"pass":"forward","layer":0,"name":"output","count":4096,...}
  *
- * Neither the layout of the run nor its speed is in it: two runs with the same
- * bits have the same file.
+ * Neither the layout of the run nor its speed is in it: two bit-identical runs
+ * have the same file.
  */
 
 /* In the order of a step. */
@@ -31,7 +31,7 @@ enum pen_probe_pass {
     PEN_PROBE_PASSES
 };
 
-/* The words of the file; NULL behind the last. */
+/* The words of the file; NULL after the last. */
 extern const char *const pen_probe_pass_names[PEN_PROBE_PASSES + 1];
 
 /* Gradients appear from the last layer to the first. */
@@ -41,7 +41,7 @@ bool pen_probe_goes_back(enum pen_probe_pass pass);
 #define PEN_PROBE_MAX_LAYER 1000000u
 #define PEN_PROBE_MAX_RECORDS 10000000u
 
-/* Names of what is no weight. */
+/* Names of records other than weights. */
 #define PEN_PROBE_OUTPUT "output"
 #define PEN_PROBE_LOSS_NAME "loss"
 

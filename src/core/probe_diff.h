@@ -4,8 +4,8 @@
 #include "core/probe.h"
 
 /*
- * Two probes, record beside record in the order of execution: steps; in a step
- * the passes; in a pass layers as it meets them.
+ * Two probes, their records paired in the order of execution: steps; in a step
+ * the passes; in a pass the layers in the order in which it meets them.
  */
 struct pen_probe_pair {
     const struct pen_probe_record *a; /* of the same step, pass, layer, name */

@@ -29,7 +29,7 @@ enum pen_layer_pass {
         PEN_PASSES
 };
 
-/* What a step does once, for each element of the parameters. */
+/* Work that a step does once, for each element of the parameters. */
 #define PEN_UPDATE_TABLE(X)                                                    \
     X(CLEAR, "clear") /* gradients, before the first backward */               \
     X(NORM, "norm")   /* of the gradients */                                   \
@@ -108,7 +108,8 @@ struct pen_profile {
     struct pen_profile_layer layers[PEN_LAYER_KINDS];
     struct pen_profile_size more[PEN_PROFILE_MORE]; /* larger, ascending */
     uint32_t num_more;
-    uint64_t program_bytes; /* of a process beside all these; 0: not known */
+    /* of a process in addition to all these; 0: unknown */
+    uint64_t program_bytes;
     struct pen_measured updates[PEN_UPDATES]; /* of one element */
     struct pen_profile_link link;
 };
@@ -139,7 +140,7 @@ pen_status pen_profile_hash_model(const struct pen_model *model,
                                   char out[PEN_HASH_SIZE],
                                   struct pen_text *why);
 
-/* What a run computes, to be compared with what was measured. */
+/* The work of a run, to be compared with the measured one. */
 struct pen_profile_use {
     const struct pen_model *model;
     uint32_t micro_batch;
@@ -148,9 +149,9 @@ struct pen_profile_use {
 };
 
 /*
- * The same profile for micro-batches of this size alone. What lies between two
- * sizes that were measured is on the line between them. Sizes beyond them are
- * refused: libraries change their ways, and nobody knows how.
+ * Makes the same profile for micro-batches of this size alone. Between two
+ * measured sizes it interpolates linearly. Sizes beyond them are refused:
+ * libraries change their algorithms there in unknown ways.
  */
 pen_status pen_profile_at(const struct pen_profile *profile,
                           uint32_t micro_batch, struct pen_profile *out,

@@ -10,8 +10,8 @@
  *    "program_bytes": 45000000,
  *    "more": [{"micro_batch": 8, "layers": {...}}]}
  *
- * Every number that was measured has its spread beside it, under a key of its
- * own, so that the file stays flat and easy to read from a script.
+ * Every measured number has its spread next to it, under a key of its own, so
+ * that the file stays flat and easy to read from a script.
  */
 #include "core/profile.h"
 
@@ -145,7 +145,7 @@ void pen_profile_print(const struct pen_profile *profile, struct pen_text *out)
 
 /* ---- reading ---- */
 
-/* The key must be there, and the same with _spread behind it. */
+/* The key must exist, and so must the key with "_spread" added. */
 static pen_status read_measured(const struct pen_json *json, const char *key,
                                 struct pen_measured *out, struct pen_text *why)
 {

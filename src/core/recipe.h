@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /*
- * A recipe: what a plan says beside its degrees of how its runtime trains. All
- * zero is what plans of version 1 mean: experts by all-to-all, nothing beside
- * them, no graphs, and bytes as the target's own practice has them.
+ * A recipe: the settings of a plan's runtime in addition to its degrees. All
+ * zero is the meaning of plans of version 1: experts by all-to-all, which
+ * nothing overlaps, no graphs, and bytes as in the target's own practice.
  */
 
 /* How tokens come to their experts: name, key of files. */
@@ -27,7 +27,7 @@ enum pen_dispatcher {
         PEN_DISPATCHERS
 };
 
-/* What is launched as one piece: name, key of files. */
+/* The part of a step that is launched as one piece: name, key of files. */
 #define PEN_GRAPHS_TABLE(X)                                                    \
     X(NONE, "none")                                                            \
     X(MODULES, "modules") /* attention, router, dense MLP; experts are not */  \
@@ -57,7 +57,7 @@ enum pen_module {
         PEN_MODULES
 };
 
-/* What steps the weights: name, key of files. */
+/* The optimizer of the weights: name, key of files. */
 #define PEN_OPTIMIZER_TABLE(X)                                                 \
     X(ADAM, "adam")                                                            \
     X(ADAM8, "adam8")         /* both moments in 8 bits, by blocks */          \
@@ -80,27 +80,27 @@ struct pen_recipe {
     unsigned offloaded;      /* their inputs wait on the host; the same bits */
     uint32_t offload_blocks; /* of a rank: all their activations do */
     enum pen_optimizer_kind optimizer;
-    uint32_t gradient_bytes;   /* of one accumulated gradient; 0: as usual */
-    uint32_t master_bytes;     /* of one master weight, as the others */
-    uint32_t moment_bytes;     /* of both moments together */
-    uint32_t mtp_blocks;       /* predict further tokens, behind the last */
-    bool overlaps_experts;     /* messages behind another micro-batch's work */
-    bool delays_weights;       /* their gradients fill what is left free */
-    bool drops_tokens;         /* beyond an equal share for each expert */
-    bool is_paged;             /* stashes of experts in pages, without holes */
+    uint32_t gradient_bytes; /* of one accumulated gradient; 0: as usual */
+    uint32_t master_bytes;   /* of one master weight, as the others */
+    uint32_t moment_bytes;   /* of both moments together */
+    uint32_t mtp_blocks;   /* after the last block, to predict further tokens */
+    bool overlaps_experts; /* during another micro-batch's work */
+    bool delays_weights;   /* their gradients fill what is left free */
+    bool drops_tokens;     /* beyond an equal share for each expert */
+    bool is_paged;         /* stashes of experts in pages, without holes */
     bool has_fused_experts;    /* all experts of a rank in one kernel */
     bool offloads_optimizer;   /* moments and masters, and their step */
     bool gathers_narrow;       /* parameters in the 8 bits of the products */
     bool has_narrow_attention; /* attention in 8 bits, too */
 };
 
-/* The keys, NULL behind the last one. */
+/* The keys, NULL after the last one. */
 extern const char *const pen_dispatcher_names[PEN_DISPATCHERS + 1];
 extern const char *const pen_graphs_names[PEN_GRAPHSES + 1];
 extern const char *const pen_module_names[PEN_MODULES + 1];
 extern const char *const pen_optimizer_names[PEN_OPTIMIZERS + 1];
 
-/* What a member of a recipe is. */
+/* The kind of a recipe's member. */
 enum pen_recipe_kind {
     PEN_RECIPE_FLAG,
     PEN_RECIPE_WORD,   /* one of names */
@@ -119,7 +119,7 @@ struct pen_recipe_field {
     unsigned choices; /* without 0 */
 };
 
-/* In the order of plan.json; a NULL key behind the last one. */
+/* The members in the order of plan.json; a NULL key after the last one. */
 extern const struct pen_recipe_field pen_recipe_fields[];
 
 /* Its value as a number: of a flag 0 or 1, of a list its bits. */
@@ -132,8 +132,8 @@ void pen_recipe_set(struct pen_recipe *recipe,
 bool pen_recipe_allows(const struct pen_recipe_field *field, unsigned value);
 
 /*
- * "mlp,core_attn" as bits 1u << PEN_MODULE_...; false where a word is no
- * module.
+ * Parses "mlp,core_attn" as bits 1u << PEN_MODULE_...; false where a word is
+ * not a module.
  */
 bool pen_modules_parse(const char *text, unsigned *out);
 

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /*
- * What interrupted a run, from the events of penstock supervise: JSON lines
- * (docs/formats.md, "Events of a supervisor").
+ * The events that interrupted a run, as penstock supervise wrote them: JSON
+ * lines (docs/formats.md, "Events of a supervisor").
  */
 
 #define PEN_RUN_CAUSE_SIZE 32u
@@ -41,9 +41,9 @@ struct pen_run_events {
 };
 
 /*
- * A line that is no event is refused with its number; a last line without its
- * newline, events of other names and further keys are ignored. On success *out
- * is owned by the caller.
+ * Reads the events. A malformed line is refused with its number; a last line
+ * without its newline, events of other names and further keys are ignored. On
+ * success *out is owned by the caller.
  */
 pen_status pen_run_events_load(const char *path, struct pen_run_events **out,
                                struct pen_text *why);

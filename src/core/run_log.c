@@ -124,7 +124,10 @@ static bool next_line(struct lines *lines)
     return true;
 }
 
-/* Where a key stands in the present line, from 1; 1 when it does not. */
+/*
+ * Returns the column of a key in the present line, from 1; 1 when it is
+ * missing.
+ */
 static size_t column_of(const struct lines *lines, const char *key)
 {
     size_t length = strlen(key);

@@ -19,7 +19,7 @@
  *   {"step":2,...
  */
 
-/* What is logged of one step. Reals may be NaN: unknown. */
+/* The log of one step. Reals may be NaN: unknown. */
 struct pen_run_step {
     uint64_t step; /* from 1; larger than that of the line before */
     double loss;
@@ -46,10 +46,12 @@ struct pen_run_step {
      * not so. Since version 2. */
     double repeated;
     double skipped;
-    /* Of the last step of a round between islands (--ring): the round that was
+    /*
+     * At the last step of a round between islands (--ring): the round that was
      * committed, the islands in it, the epoch of their membership, and the
      * seconds that this one waited. NaN, and not written: no round ended here.
-     * Since version 2. */
+     * Since version 2.
+     */
     double round;
     double round_islands;
     double round_epoch;
@@ -81,7 +83,7 @@ struct pen_run_log {
     char line[PEN_RUN_LINE_SIZE];
 };
 
-/* What the first line says. */
+/* The contents of the first line. */
 struct pen_run_head {
     const char *model;      /* as the user named it */
     const json_t *settings; /* an object; NULL: an empty one */
@@ -91,8 +93,8 @@ struct pen_run_head {
  * Opens a log for a training that did `last_step` steps before. If that is 0,
  * or the file is missing or empty, begins with the head; else keeps the head
  * and the lines up to that step, so that each step has one line. A log whose
- * head has an older version goes on without newer keys. A file that is not such
- * a log is refused and left alone.
+ * head has an older version continues without newer keys. A file that is not
+ * such a log is refused and left alone.
  *
  * On success end with pen_run_log_close().
  */

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /*
- * What the ranks of a training took, told at its end: ranks.json
- * (docs/formats.md, "Ranks of a run").
+ * The memory and time that the ranks of a training took, reported at its end:
+ * ranks.json (docs/formats.md, "Ranks of a run").
  */
 
 #define PEN_RUN_MAX_RANKS 1048576u

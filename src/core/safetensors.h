@@ -41,7 +41,7 @@ struct pen_safetensor {
 struct pen_safetensors {
     struct pen_safetensor *tensors;
     size_t num_tensors;
-    uint64_t *dims; /* behind every shape */
+    uint64_t *dims; /* allocated after the shapes */
     void *header;   /* parsed; has the names */
     void *mapping;  /* NULL when the bytes are the caller's */
     size_t mapping_bytes;
@@ -91,10 +91,10 @@ int pen_tensor_spec_compare(const struct pen_tensor_spec *a,
                             const struct pen_tensor_spec *b);
 
 /*
- * The layout of a file for those who keep one in memory: adds all bytes before
- * the tensors to *head; offsets[count] are from the beginning of the file, of
- * the tensors as they were given, and *num_bytes is its size. Tensors begin at
- * a multiple of 64 bytes.
+ * Lays out a file that is kept in memory: adds all bytes before the tensors to
+ * *head; offsets[count] are from the beginning of the file, of the tensors as
+ * they were given, and *num_bytes is its size. Tensors begin at a multiple of
+ * 64 bytes.
  */
 pen_status pen_safetensors_lay(const struct pen_tensor_spec *specs,
                                size_t count, struct pen_text *head,
@@ -110,8 +110,8 @@ pen_status pen_safetensors_lay(const struct pen_tensor_spec *specs,
 struct pen_safetensors_writer;
 
 /*
- * Writes the header to a temporary name beside path. Specs are only read
- * during the call. Names must differ. On success end with _finish() or
+ * Writes the header to a temporary name in the folder of path. Specs are only
+ * read during the call. Names must differ. On success end with _finish() or
  * _abandon().
  */
 pen_status pen_safetensors_create(const char *path,

@@ -96,7 +96,7 @@ static void add_shape(struct pen_text *header,
         pen_text_add(header, "%s%" PRIu64, i == 0 ? "" : ",", spec->shape[i]);
 }
 
-/* What is missing to a multiple. */
+/* Returns the bytes missing to a multiple. */
 static size_t pad(size_t length, size_t multiple)
 {
     return (multiple - length % multiple) % multiple;
@@ -141,7 +141,7 @@ static pen_status build_header(struct entry *entries, size_t count,
     return PEN_OK;
 }
 
-/* What begins where the hash ends goes on with it. */
+/* Writes the bytes; if they begin where the hash ends, hashes them, too. */
 static pen_status write_bytes(struct pen_safetensors_writer *writer,
                               uint64_t offset, const void *bytes, size_t length,
                               struct pen_text *why)

@@ -1,8 +1,9 @@
 /*
- * The rule. Values are compared as logarithms, since a loss near zero and a
- * gradient norm scatter by factors. Of the last 64 values let m be the median,
- * s the median distance from m times 1.4826 (the standard deviation, if they
- * were normally distributed), and M the largest. A value x is a spike if
+ * The rule for spikes. Values are compared as logarithms, since a loss near
+ * zero and a gradient norm scatter by factors. For the last 64 values let m be
+ * the median, s the median distance from m times 1.4826 (the standard
+ * deviation, if they were normally distributed), and M the largest. A value x
+ * is a spike if
  *
  *   log x  >  m + 6 s              far outside of the usual scatter, and
  *   log x  >  m + 1.5 (M - m)      well above everything recent, and
@@ -16,9 +17,9 @@
  *
  * Before there are 16 values their scatter is hardly known. A spike must then
  * be more than 3 times (loss) or 30 times (gradient norm) the largest so far
- * instead of the last two lines. So a learning rate that is far too high is
- * reported at the second step. While the loss falls, after the start or in the
- * warm-up, m and M are above the present values and nothing is reported.
+ * instead of the last two lines. Therefore a learning rate that is far too high
+ * is reported at the second step. While the loss falls, after the start or in
+ * the warm-up, m and M are above the present values and nothing is reported.
  */
 #include "core/spikes.h"
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 /*
- * Finds values that stand far above the recent ones: spikes of the loss and of
+ * Finds values that are far above the recent ones: spikes of the loss and of
  * the gradient norm of a training. The rule is at the top of spikes.c.
  */
 #define PEN_SPIKES_WINDOW 64u /* steps that a value is compared with */

@@ -122,7 +122,10 @@ void pen_tally_join(struct pen_tally *tally, const struct pen_tally *other)
     settle_all(tally);
 }
 
-/* Of settled digits. A negative number is the negative of its complement. */
+/*
+ * Returns the value of settled digits. A negative number is the negative of its
+ * complement.
+ */
 static double value_of(const int64_t *digits, size_t count, int unit)
 {
     int64_t turned[PEN_TALLY_SQUARE_DIGITS];

@@ -8,8 +8,8 @@
 /*
  * Sums over all numbers of a tensor, added piece by piece. Sums are exact and
  * the hash is a sum of one number per element, so that the result does not
- * depend on how a tensor is cut, who adds which piece, or in which order:
- * every layout that computes the same tensor gets the same tally.
+ * depend on how a tensor is cut, which rank adds which piece, or in which
+ * order: every layout that computes the same tensor gets the same tally.
  *
  * Every element must be added once. A piece that several ranks hold is added
  * by one of them.
@@ -19,8 +19,8 @@
  * of next(p(i) ^ bits of the float) modulo 2^64. Sketch j is the sum of all
  * elements, those negative where bit j of p(i) is 1. The difference of a sketch
  * between two tensors is, on the average of its square, the norm of their
- * difference: sketches tell how far two tensors are apart, where norm and sum
- * of a permuted tensor would tell nothing.
+ * difference: sketches show how far two tensors are apart, where norm and sum
+ * of a permuted tensor would be equal.
  */
 #define PEN_TALLY_SKETCHES 8
 

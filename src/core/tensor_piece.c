@@ -78,7 +78,7 @@ bool pen_tensor_pieces_tile(const struct pen_tensor_piece *whole,
     return covered == pen_tensor_piece_count(whole);
 }
 
-/* Of a matrix that lies column by column. */
+/* Reads a piece of a matrix that is stored column by column. */
 static void read_transposed(const struct pen_tensor_piece *piece,
                             const struct pen_safetensor *tensor, float *out)
 {

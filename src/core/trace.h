@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /*
- * What the ranks of a training did and when: a directory with one file per
- * rank (docs/formats.md, "Trace"). The schedule that they executed and the
- * costs that were predicted lie beside them, in formats of their own.
+ * A trace: the ops of a training's ranks and their times, as a folder with one
+ * file per rank (docs/formats.md, "Trace"). The folder also has the schedule
+ * that they executed and the predicted costs, in formats of their own.
  *
  *   DIR/schedule.pen  DIR/costs.json  DIR/rank-00000.trace  ...
  *
@@ -42,8 +42,8 @@ struct pen_trace_head {
 
 /*
  * One op of one pass over the schedule, on the rank's CLOCK_MONOTONIC. From
- * begin to ready it waited, from ready to end it worked. The times are those
- * of the executor: what goes on behind it is no event of its own.
+ * begin to ready it waited, from ready to end it worked. The times are those of
+ * the executor: concurrent work below it has no event of its own.
  */
 struct pen_trace_event {
     uint32_t step;
@@ -78,7 +78,7 @@ pen_status pen_trace_event_check(const struct pen_trace_event *event,
 void pen_trace_path(const char *folder, uint32_t rank, struct pen_text *out);
 
 /*
- * Reads the bytes of one rank's file. Bytes behind the events that the head
+ * Reads the bytes of one rank's file. Bytes after the events that the head
  * counts are left out: their writer was killed before it counted them.
  *
  * On success release *out with pen_rank_trace_release().

@@ -20,7 +20,7 @@
 /* "weight_map" of an index, sorted by file, then tensor. */
 struct pen_weight_index {
     struct pen_weight_place {
-        const char *file; /* a name beside the index, never a path */
+        const char *file; /* a name in the folder of the index, never a path */
         const char *tensor;
     } * places;
     size_t num_places;
@@ -117,8 +117,8 @@ pen_status pen_weights_put_at(struct pen_weights_writer *writer, size_t tensor,
                               struct pen_text *why);
 
 /*
- * Completes all files, of which every tensor must be complete, and leaves out
- * the index. For those who write one index over the files of several writers;
+ * Completes all files, of which every tensor must be complete, without an
+ * index. For callers that write one index over the files of several writers;
  * they end with pen_weights_free().
  */
 pen_status pen_weights_flush(struct pen_weights_writer *writer,

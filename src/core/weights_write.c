@@ -159,7 +159,7 @@ static pen_status complete_shard(struct shard *shard, struct pen_text *why)
     return status;
 }
 
-/* Behind what the tensor has, or from a byte of it on. */
+/* Puts bytes after those that the tensor has, or at the given place of it. */
 static pen_status put(struct pen_weights_writer *writer, size_t tensor,
                       const uint64_t *at, const void *bytes, size_t length,
                       struct pen_text *why)
@@ -279,7 +279,7 @@ pen_status pen_weights_flush(struct pen_weights_writer *writer,
         PEN_BUG_UNLESS(shard->bytes_left == 0);
         if (shard->is_complete)
             continue;
-        /* Nobody puts to a shard that has no bytes. */
+        /* A shard without bytes never gets a put, so it begins here. */
         status = begin_shard(writer, i, why);
         if (status == PEN_OK)
             status = complete_shard(shard, why);

@@ -5,8 +5,9 @@
 #include <stdint.h>
 
 /*
- * What a method without a flush does against its delays, beside keeping
- * versions. A schedule fixes the order; this is what the runtime computes.
+ * The correction by which a method without a flush compensates its delays, in
+ * addition to keeping versions. A schedule fixes the order; the runtime
+ * computes the correction.
  */
 enum pen_correction {
     PEN_CORRECTION_NONE,
@@ -18,9 +19,9 @@ enum pen_correction {
 };
 
 /*
- * What a user may add against delays, to any schedule whose steps overlap. Step
- * numbers are those of the run, from 0, so that a run that is resumed has the
- * same cures.
+ * Cures that a user may add against delays, to any schedule whose steps
+ * overlap. Step numbers are those of the run, from 0, so that a resumed run has
+ * the same cures.
  */
 struct pen_cures {
     uint64_t stale_after;    /* steps before it are synchronous: the pipeline

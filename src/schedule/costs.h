@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 /*
- * What operations cost: the description that a user gives, and the table that
- * it becomes for one shape of schedule.
+ * The costs of operations: the description that a user gives, and the table
+ * that it becomes for one shape of schedule.
  *
  * Seconds are those of one micro-batch on one rank, all its chunks together;
  * a chunk of v takes 1/v. Memory is counted in A: the activations of one
@@ -26,7 +26,7 @@ struct pen_cost {
     double pair_sec;      /* an overlapped F and B; negative: their sum */
     double sync_sec;      /* SYNC */
     double step_sec;      /* STEP */
-    double move_sec;      /* EV or LD, beside the compute */
+    double move_sec;      /* EV or LD, in parallel with computing */
     double memory;        /* activations of this part in A; negative: the
                              same share for all, see pen_cost_table_init() */
 };
@@ -37,8 +37,9 @@ static inline double pen_cost_recompute_sec(const struct pen_cost *cost)
 }
 
 /*
- * What each op adds to the stash, in A; B frees what I and W free. An F that
- * has an R adds what is left of `forward`: the input of its stage.
+ * The memory that each op adds to the stash, in A; B frees as much as I and W.
+ * An F that has an R adds only the kept part of `forward`: the input of its
+ * stage.
  */
 struct pen_memory {
     double forward;
@@ -87,11 +88,11 @@ void pen_costs_init(struct pen_costs *costs);
 void pen_costs_release(struct pen_costs *costs);
 
 /*
- * Reads "f=1,i=1,w=1,comm=0" (also r, pair, sync, step, move, and b for i and
- * w together: halves, or the rest beside one of them) or, when the text is not
- * of that form, the JSON file of that name (docs/formats.md). The
- * memory of the ops stays as it was unless the file has its own. On failure
- * *costs is untouched.
+ * Reads "f=1,i=1,w=1,comm=0" (also r, pair, sync, step, move, and b for i and w
+ * together: halves, or the rest where one of them is given) or, when the text
+ * is not of that form, the JSON file of that name (docs/formats.md). The memory
+ * of the ops stays as it was unless the file has its own. On failure *costs is
+ * untouched.
  */
 pen_status pen_costs_read(const char *text, struct pen_costs *costs,
                           struct pen_text *why);
@@ -112,7 +113,9 @@ void pen_costs_print(const struct pen_costs *costs, struct pen_text *out);
 pen_status pen_memory_read(const char *text, struct pen_memory *memory,
                            struct pen_text *why);
 
-/* Of what was read, with a recompute of NAN when it was not given. */
+/*
+ * Completes the memory as read, whose recompute is NAN when it was not given.
+ */
 pen_status pen_memory_complete(struct pen_memory *memory, struct pen_text *why);
 
 /*
@@ -144,8 +147,9 @@ double pen_cost_of(const struct pen_cost_table *table, unsigned kind,
                    uint32_t stage);
 
 /*
- * What an op of this kind adds to the stash of its rank, in A; 0 for
- * communication. An F is one without R; the second is of one with it.
+ * Return the memory that an op of this kind adds to the stash of its rank, in
+ * A; 0 for communication. The first takes an F without R; the second returns
+ * that of an F with R.
  */
 double pen_memory_of(const struct pen_cost_table *table, unsigned kind,
                      uint32_t stage);

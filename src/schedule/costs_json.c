@@ -38,7 +38,7 @@ static pen_status read_cost(const struct pen_json *object, bool with_memory,
     return pen_json_read_numbers(object, fields, count, why);
 }
 
-/* f, i and w stand in the entry or, for all entries, at the top. */
+/* Checks that f, i and w are in the entry or, for all entries, at the top. */
 static pen_status check_cost(const struct pen_json *object,
                              const struct pen_cost *cost, struct pen_text *why)
 {
@@ -217,7 +217,7 @@ static pen_status read_comm(const struct pen_json *file,
     return status;
 }
 
-/* What a link does not say is as in "comm". */
+/* Reads a link. Values that it does not give are those of "comm". */
 static pen_status read_link(const struct pen_json *entry,
                             struct pen_costs *costs, struct pen_text *why)
 {

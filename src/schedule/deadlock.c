@@ -5,13 +5,13 @@
 
 #include <stdlib.h>
 
-/* What one rank waits for when nobody can move. */
+/* The wait of one rank when no rank can move. */
 struct wait {
     uint32_t on;       /* the rank it waits for */
     uint32_t position; /* of the op in which it waits */
 };
 
-/* The op in which a stopped rank stands: the compute op, or its send. */
+/* Returns the op in which a stopped rank waits: the compute op, or its send. */
 static struct wait wait_of(const struct pen__run *run, uint32_t rank)
 {
     const struct pen__program *program = run->program;

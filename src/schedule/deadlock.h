@@ -6,7 +6,7 @@
 #include "schedule/verify.h"
 
 /*
- * Tells the cycle of a schedule that deadlocks under this window: "rank 2
+ * Describes the cycle of a schedule that deadlocks under this window: "rank 2
  * waits in 1F3 for an activation of micro-batch 3 from rank 1; rank 1 waits
  * ...". *at gets the place of the first rank named.
  */

@@ -1,22 +1,22 @@
 /*
  * Exact extrapolation of the periodic part.
  *
- * Every row is what stands before its loop, the loop, and what stands behind.
- * Taking the same number of iterations out of all loops gives the schedule of
- * fewer micro-batches. We run that one and look at iterations in the middle of
- * the loops. What happens in an iteration follows from clocks and messages of
- * iterations at most J away, before it or behind it on another rank's count (J
- * from the order of messages on the channels and from the window). If 2J+1
- * iterations in a row repeat the ones c before them, all shifted by the same
- * number of ticks on all ranks and channels, then every wait of the whole
- * program has its like in the short one:
+ * Every row is a head, a loop and a tail. Taking the same number of iterations
+ * out of all loops gives the schedule of fewer micro-batches. We run that one
+ * and examine iterations in the middle of the loops. The times in an iteration
+ * follow from clocks and messages of iterations at most J away, earlier or
+ * later on another rank's count (J from the order of messages on the channels
+ * and from the window). If 2J+1 iterations in a row repeat the ones c before
+ * them, all shifted by the same number of ticks on all ranks and channels, then
+ * every wait of the whole program has its like in the short one:
  *
- *   iteration from the end of the loop   ..  3J+1  ......  J+1  ..  1 | behind
+ *   iteration from the end of the loop   ..  3J+1  ......  J+1  ..  1 | tail
  *                                             |-- all shifted --|
  *
- * so repeating c iterations of that region, each time with the same shift,
- * solves the equations of the whole program. They have one solution, because
- * nothing waits for itself. Ticks are integers: "shifted" is an equality.
+ * therefore repeating c iterations of that region, each time with the same
+ * shift, solves the equations of the whole program. They have one solution,
+ * because nothing waits for itself. Ticks are integers: "shifted" is an
+ * equality.
  */
 #include "schedule/extrapolate.h"
 
@@ -31,8 +31,8 @@
 struct flow {
     uint64_t head; /* before the loop */
     uint64_t per;  /* in one common iteration */
-    uint64_t tail; /* behind the loop */
-    uint64_t back; /* receives posted behind one that is waited for */
+    uint64_t tail; /* after the loop */
+    uint64_t back; /* receives posted after the one that is waited for */
 };
 
 struct loops {
@@ -102,7 +102,10 @@ static bool align(struct loops *loops)
     return true;
 }
 
-/* Where a stretch stands: 0 before the loop, 1 the loop, 2 behind it. */
+/*
+ * Counts a message in the part of the row that it belongs to: 0 before the
+ * loop, 1 the loop, 2 after it.
+ */
 static void count_message(struct flow *flows, int32_t channel, int where,
                           uint64_t times)
 {
@@ -252,7 +255,7 @@ static void extend(const struct loops *loops, struct pen__run *run,
         const struct pen__instr_row *row = &program->rows[rank];
         struct pen__rank_state *state = &run->ranks[rank];
         int64_t body = busy_of(run, row, &row->stretches[row->loop]);
-        /* A rank may take no time before, in, or behind its loop. */
+        /* A rank may spend no time before, in, or after its loop. */
         bool starts_behind = true;
         bool ends_before = true;
         for (uint32_t i = 0; i < row->num_stretches; i++) {
@@ -271,7 +274,9 @@ static void extend(const struct loops *loops, struct pen__run *run,
     }
 }
 
-/* One attempt with `keep` iterations; *is_done when the result stands. */
+/*
+ * Makes one attempt with `keep` iterations; *is_done when its result is exact.
+ */
 static pen_status attempt(const struct loops *loops,
                           const struct pen__ticks *ticks, uint32_t keep,
                           struct pen__run *run, bool *is_done)

@@ -26,7 +26,9 @@ uint32_t pen_row_count_sends(const struct pen_schedule *schedule, uint32_t row,
     return count;
 }
 
-/* Of a row: the first op that is neither a forward nor a message of one. */
+/*
+ * Returns the first op of a row that is neither a forward nor a message of one.
+ */
 static uint32_t count_forwards(const struct pen_row *row)
 {
     uint32_t count = 0;

@@ -50,7 +50,7 @@ struct pen_generator {
     bool moves_activations; /* ranks keep activations for others */
     bool stashes_all;       /* a rank holds all m at once */
     bool divides;           /* p has to divide m */
-    uint32_t least_rounds;  /* m is at least so many times p */
+    uint32_t least_rounds;  /* m is at least this multiple of p */
     bool joins_steps; /* steps that overlap can wait for all stages: for a norm
                          over them, or a matrix of two of them */
     bool is_optimistic; /* steps do not wait for the norm of all gradients, on
@@ -62,7 +62,7 @@ struct pen_generator {
                            struct pen_schedule **out, struct pen_text *why);
 };
 
-/* NULL behind the last one. */
+/* Returns NULL after the last one. */
 const struct pen_generator *pen_generator_at(size_t index);
 
 /* NULL when there is none of this name. */

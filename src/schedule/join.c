@@ -6,12 +6,12 @@
  *   rank 0  F0@0 F1@0 B0@0 F2@0 B1@0 SYNC F3@0 B2@0 STEP@1 F4@1 B3@0 SYNC ...
  *   rank 1       F0@0 B0@0 F1@0 B1@0 SYNC F2@0 B2@0 STEP@1 F3@0 B3@0 SYNC ...
  *
- * A step is needed when an op reads its version, so a STEP may stand directly
- * before the first of these; there it has had the longest time to hear from the
- * other stages. The last stage steps earlier: after as many further weight
- * gradients as there are stages behind the first, when the first stage has
- * just finished. It trains a matrix that both share, and the first stage has to
- * have its values in time. With m >= p-1 micro-batches per step both fit.
+ * A step is needed when an op reads its version, so a STEP may come directly
+ * before the first of these; there the other stages have had the longest time
+ * to report. The last stage steps earlier: after as many further weight
+ * gradients as there are stages after the first, when the first stage has just
+ * finished. It trains a matrix that both share, and the first stage has to have
+ * its values in time. With m >= p-1 micro-batches per step both fit.
  *
  * At most one step is outstanding: it comes before the next SYNC.
  */
@@ -100,7 +100,7 @@ static void place_step(struct mover *mover)
     mover->step = NULL;
 }
 
-/* Whether the outstanding STEP has to stand before this op. */
+/* Returns whether the outstanding STEP has to come before this op. */
 static bool is_due(const struct mover *mover, const struct pen_op *op)
 {
     if (op->kind == PEN_OP_SYNC_GRAD)

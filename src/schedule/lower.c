@@ -80,8 +80,10 @@ static void find_last(struct lowering *low, const struct pen_row *row)
     }
 }
 
-/* Behind a weight gradient, if it is the last of its weights: an op of the
- * stage that keeps them. */
+/*
+ * Adds an op of the stage that keeps the weights after a weight gradient, if
+ * that is their last one.
+ */
 static void emit_behind(struct lowering *low, uint32_t rank,
                         enum pen_op_kind kind, uint32_t position)
 {
@@ -161,9 +163,9 @@ fail:
 }
 
 /*
- * What a schedule without sends and receives becomes by lowering; *out is NULL
- * when that adds nothing. One that has SYNC and lacks messages is refused: it
- * is neither compute-only nor complete.
+ * Lowers a schedule without sends and receives; *out is NULL when that adds
+ * nothing. A schedule that has SYNC and lacks messages is refused: it is
+ * neither compute-only nor complete.
  */
 static pen_status complete(const struct pen_schedule *loaded,
                            struct pen_schedule **out, struct pen_text *why)

@@ -287,10 +287,10 @@ bool pen__run_all(struct pen__run *run)
     return true;
 }
 
-/* What a channel has to carry. */
+/* The load of a channel. */
 struct load {
     uint64_t messages;
-    uint32_t back; /* most receives posted behind one that is waited for */
+    uint32_t back; /* most receives posted after one that is waited for */
 };
 
 static void load_instr(const struct pen__run *run,

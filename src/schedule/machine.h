@@ -27,14 +27,15 @@ enum pen__instr_kind { PEN__RUN, PEN__SYNC, PEN__STEP };
 
 /* Posts a receive, waits for a message, computes, sends: each optional. */
 struct pen__instr {
-    uint32_t op;   /* position in the row of the op that computes (or stands) */
+    uint32_t op; /* position in the row of the op that computes (or is alone) */
     uint32_t cost; /* index into the ticks; SYNC, STEP: the stage */
     int32_t recv;  /* channel, or PEN__NONE */
     int32_t wait;
     int32_t send;
-    uint32_t back;  /* receives posted on `wait` behind the one waited for */
-    uint8_t kind;   /* enum pen__instr_kind */
-    uint8_t is_end; /* a send or receive that stands alone: op is its place */
+    uint32_t back; /* receives posted on `wait` after the one waited for */
+    uint8_t kind;  /* enum pen__instr_kind */
+    /* a send or receive without a compute op: op is its place */
+    uint8_t is_end;
 };
 
 /* Instructions [first, first + length) of the row, run count times. */
@@ -68,7 +69,7 @@ struct pen__program {
 
 /*
  * Compiles a lowered schedule that has passed V1, V2, V3 and V8: every compute
- * op stands behind the receive that feeds it. `window` 0 means the schedule's.
+ * op comes after the receive that feeds it. `window` 0 means the schedule's.
  */
 pen_status pen__program_create(const struct pen_schedule *schedule,
                                uint32_t window, bool with_loops,
@@ -137,8 +138,8 @@ struct pen__message {
 };
 
 /*
- * Nobody looks far back: messages are kept in a ring that holds those which a
- * window or a receive posted ahead may ask for.
+ * A channel. Only recent messages matter: a ring keeps those that a window or a
+ * receive posted ahead may ask for.
  */
 struct pen__channel_state {
     struct pen__message *messages; /* message n at n & mask */
@@ -164,7 +165,10 @@ struct pen__watch {
     int64_t *posts;
 };
 
-/* Messages to watch on a channel: `count`, so many before the last one. */
+/*
+ * Messages to watch on a channel: `count` of them, counted back from the last
+ * one.
+ */
 struct pen__zone {
     uint64_t sent_behind;
     uint64_t received_behind;
@@ -199,7 +203,9 @@ struct pen__run {
     uint8_t *is_stacked;
 };
 
-/* Runs to the end or until nobody can move. options NULL: nothing special. */
+/*
+ * Prepare and run to the end, or until no rank can move. `options` may be NULL.
+ */
 pen_status pen__run_init(struct pen__run *run,
                          const struct pen__program *program,
                          const struct pen__ticks *ticks,
@@ -207,7 +213,7 @@ pen_status pen__run_init(struct pen__run *run,
 bool pen__run_all(struct pen__run *run); /* true when all ranks finished */
 void pen__run_release(struct pen__run *run);
 
-/* The instruction in which a rank stands that has not finished. */
+/* Returns the instruction of a rank that has not finished. */
 const struct pen__instr *pen__run_instr(const struct pen__run *run,
                                         uint32_t rank);
 

@@ -67,7 +67,7 @@ static const struct pen__channel_state *lane_of(const struct pen__run *run,
     for (uint32_t i = run->program->num_channels; i-- > 0;) {
         const struct pen__channel_state *channel = &run->channels[i];
         if (!channel->is_lane)
-            break; /* lanes stand behind all other channels */
+            break; /* lanes come after all other channels */
         if (channel->source == rank)
             return channel;
     }
@@ -80,7 +80,10 @@ struct event_list {
     bool has_moves;
 };
 
-/* What `row`, the row of rank `from`, brings to this rank or takes away. */
+/*
+ * Adds the moves by which `row`, the row of rank `from`, brings stashes to this
+ * rank or takes them away.
+ */
 static void add_events(struct event_list *list, const struct pen__run *run,
                        const struct pen_row *row, uint32_t from, bool is_guest,
                        const struct pen_cost_table *costs)
@@ -133,8 +136,8 @@ pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
 
 /*
  * A version is held from its STEP (version 0: from the start) to its last use;
- * the newest one is always held. Walking the row backwards tells, at every
- * STEP, the oldest version that is still needed behind it.
+ * the newest one is always held. A walk backwards over the row shows, at every
+ * STEP, the oldest version that is still needed after it.
  */
 uint32_t pen__row_versions(const struct pen_schedule *schedule, uint32_t rank)
 {

@@ -4,8 +4,8 @@
 #include "schedule/schedule.h"
 
 /*
- * What a rank needs room for, counted from its row before it runs: the runtime
- * makes so much, and a prediction of memory tells it.
+ * Counts the buffers that a rank needs, from its row before it runs: the
+ * runtime allocates that many, and a prediction of memory reports them.
  */
 
 /* Pieces of a stage that are in use at once; of one slice each but the last
@@ -20,16 +20,19 @@ struct pen_stage_needs {
     uint32_t slopes;   /* of these, those with a B or I */
 };
 
-/* Of a stage that keeps weights, with all that use them (placement.h). */
+/*
+ * Counts for a stage that keeps weights, including all stages that use them
+ * (placement.h).
+ */
 struct pen_stage_needs pen_row_count_needs(const struct pen_shape *shape,
                                            const struct pen_row *row,
                                            uint32_t stage);
 
 /*
  * Buffers of a channel, that is of messages of one direction to or from one
- * rank of the pipeline. To it: as many as are made and not sent where the sends
- * stand, and those under way. From it: receives are posted ahead, and all that
- * are posted where they stand have room.
+ * rank of the pipeline. To that rank: as many as are made before their sends,
+ * and those under way. From it: receives are posted ahead, and all that are
+ * posted at one time have room.
  */
 uint32_t pen_row_count_out(const struct pen_schedule *schedule, uint32_t row,
                            enum pen_direction direction, uint32_t peer);
@@ -45,14 +48,18 @@ uint32_t pen_row_count_waiting(const struct pen_row *row,
                                uint32_t to);
 
 /*
- * Sums over the members of a part go in pieces, so many of them under way at
- * once: on a long link the next ones fill the time that the first is on its
- * way. Elements of a piece, when the largest array has so many.
+ * Sums over the members of a part are sent in pieces, of which at most
+ * PEN_NEEDS_LANES are under way at once: on a long link the next ones fill the
+ * time that the first is on its way. Returns the elements of a piece for the
+ * largest array.
  */
 #define PEN_NEEDS_LANES 32u
 uint64_t pen_needs_piece(uint32_t num_members, uint64_t largest);
 
-/* Sums that wait for their twin while so many logical replicas are summed. */
+/*
+ * Returns how many sums wait for their twin while `num_replicas` logical
+ * replicas are summed.
+ */
 uint32_t pen_needs_levels(uint32_t num_replicas);
 
 #endif

@@ -44,7 +44,7 @@ enum pen_op_class {
     PEN_OP_CLASS_MOVE
 };
 
-/* What an op consumes (compute) or carries (send, receive). */
+/* The tensor that an op consumes (compute) or carries (send, receive). */
 enum pen_direction {
     PEN_DIRECTION_NONE,
     PEN_DIRECTION_ACT, /* towards the loss */
@@ -62,8 +62,8 @@ struct pen_op_info {
 #define PEN_OP_CURRENT UINT32_MAX
 
 /*
- * Of an F whose (stage, micro-batch, slice) has an R: it keeps its input alone.
- * Follows from the rows: see pen_schedule_mark_recomputed().
+ * Flag of an F whose (stage, micro-batch, slice) has an R: it keeps its input
+ * alone. Follows from the rows: see pen_schedule_mark_recomputed().
  */
 #define PEN_OP_IS_RECOMPUTED 1u
 

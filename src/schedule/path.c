@@ -1,9 +1,9 @@
 /*
  * The critical path, found backwards from the op that ends last. An op that
  * starts when the op before it in its row ends was held up by that one. Any
- * other op has waited, and what let it go is one of
+ * other op has waited, and was released by one of
  *
- *   a message or a load    whose bytes arrived at this tick: go on at its
+ *   a message or a load    whose bytes arrived at this tick: continue at its
  *                          send, or, while the wire was busy, at the send
  *                          that the wire was busy with
  *   a full window          a send goes when an earlier receive is posted
@@ -205,7 +205,7 @@ static struct pen_path_step reduction_of(const struct tracer *tracer,
     return nowhere;
 }
 
-/* What let an op go that has waited until `tick`. */
+/* Returns the step that released an op that has waited until `tick`. */
 static struct pen_path_step released_by(const struct tracer *tracer,
                                         struct pen_path_step at, int64_t tick)
 {

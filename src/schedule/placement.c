@@ -156,7 +156,7 @@ static pen_status check_replicas(const struct pen_shape *shape,
     return PEN_INVALID;
 }
 
-/* Of the replicated part on a rank. */
+/* Returns the replicated part on a rank. */
 static uint32_t part_on(const struct pen_shape *shape, uint32_t rank)
 {
     uint32_t part = 0;

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /*
- * Which rank holds which stage. This file and its .c are the only place that
- * knows; everybody else asks.
+ * Placements: which rank holds which stage. This file and its .c are the only
+ * place that computes this; all other code calls it.
  *
  *   linear           stage s on rank s
  *   loop             chunk c of rank r is stage c p + r
@@ -25,8 +25,8 @@
  *
  * Replicated parts have as many copies as their counts have a least common
  * multiple. The ranks of a part share the copies in equal blocks, so that
- * several stages of one rank may have the same layers. Those are one set of
- * weights, which the first of them keeps: SYNC and STEP are of that one.
+ * several stages of one rank may have the same layers. These stages share one
+ * set of weights, which the first of them keeps: SYNC and STEP are of that one.
  *
  *   replicas 3,1     copy 0   rank 0 --> rank 3
  *                    copy 1   rank 1 --> rank 3
@@ -69,7 +69,7 @@ const char *pen_placement_text(enum pen_placement_kind kind);
 bool pen_placement_parse(const char *text, size_t length,
                          enum pen_placement_kind *out);
 
-/* How often the model is on so many ranks. */
+/* Returns how many copies of the model are on this many ranks. */
 uint32_t pen_placement_copies(enum pen_placement_kind kind, uint32_t num_ranks);
 
 /* Numbers of ranks with commas between them, as 3,1. */
@@ -78,8 +78,8 @@ pen_status pen_replicas_parse(const char *text, size_t length,
                               struct pen_text *why);
 
 /*
- * Places parts on so many ranks each, which gives ranks, stages and copies.
- * INVALID when they are more than a shape can have.
+ * Places each part on its number of ranks, which gives ranks, stages and
+ * copies. INVALID when they are more than a shape can have.
  */
 pen_status pen_shape_replicate(struct pen_shape *shape,
                                const uint32_t *replicas, uint32_t num_parts,
@@ -130,7 +130,10 @@ uint32_t pen_shape_members(const struct pen_shape *shape, uint32_t part);
 uint32_t pen_shape_member_of_stage(const struct pen_shape *shape,
                                    uint32_t stage);
 
-/* The stage before or behind in the same copy, or PEN_NO_STAGE at its end. */
+/*
+ * Return the next or the previous stage of the same copy, or PEN_NO_STAGE at
+ * its end.
+ */
 uint32_t pen_shape_next_stage(const struct pen_shape *shape, uint32_t stage);
 uint32_t pen_shape_previous_stage(const struct pen_shape *shape,
                                   uint32_t stage);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a compute op may wait for. */
+/* The tensors that a compute op may wait for. */
 enum feed { FEED_ACT, FEED_GRAD, FEED_LOAD, FEEDS };
 
 #define NOT_POSTED UINT32_MAX
@@ -133,7 +133,10 @@ static void post(struct compiler *compiler, const struct pen_op *op,
         *posted_for(compiler, op, feed_of(op)) = number;
 }
 
-/* Takes what was posted for this op; back counts what was posted behind. */
+/*
+ * Takes the receive or move posted for this op; `back` counts those posted
+ * after it.
+ */
 static bool take_posted(struct compiler *compiler, const struct pen_op *op,
                         int32_t channel, enum feed feed, uint32_t *back)
 {

@@ -207,7 +207,7 @@ static bool is_power_of_two(uint32_t number)
     return number > 0 && (number & (number - 1)) == 0;
 }
 
-/* What a member sums is a node of the tree, or all of it. */
+/* Returns whether each member sums a node of the tree, or all of it. */
 static bool is_summed_in_order(const struct pen_training_facts *facts,
                                uint32_t members)
 {
@@ -551,9 +551,9 @@ pen_status pen_restrictions_check(const struct pen_training_facts *facts,
 /* ---- rows ---- */
 
 /*
- * Weight gradients are added as they come: for the bits of one process they
- * must come in the order of the micro-batches, and of the slices of one from
- * the last to the first.
+ * Checks the order of weight gradients. They are added as they come: to be
+ * bit-identical to one process, they must come in the order of the
+ * micro-batches, and the slices of one from the last to the first.
  */
 static pen_status check_order(const struct pen_row *row, uint32_t stage,
                               struct pen_text *why)

@@ -6,17 +6,17 @@
 #include "schedule/schedule.h"
 
 /*
- * What the trainer of this program cannot run: one table, which the trainer and
+ * The restrictions of this program's trainer: one table, which the trainer and
  * the search for plans both read. A restriction is about a training as a whole
  * (its facts) or about the rows of its schedule.
  */
 
 /*
- * The facts of a training that restrictions look at. What is left zero is not
- * restricted: a caller fills in what it knows.
+ * The facts of a training that restrictions look at. A fact left zero is not
+ * restricted: a caller fills in those that it knows.
  */
 struct pen_training_facts {
-    /* Of the schedule. */
+    /* About the schedule. */
     const char *schedule; /* its name, or NULL */
     bool is_asynchronous; /* steps overlap */
     bool is_stale;        /* a backward may use other weights than its F */
@@ -31,7 +31,7 @@ struct pen_training_facts {
     bool predicts;                  /* likewise */
     uint32_t num_versions;          /* of the weights, that a stage keeps */
 
-    /* Of the layout and the batch. */
+    /* About the layout and the batch. */
     uint32_t degrees[PEN_DEGREES];
     enum pen_sharding sharding;
     uint32_t num_members;          /* copies of the model, over all pipelines */
@@ -42,7 +42,7 @@ struct pen_training_facts {
     uint64_t micro_batch;          /* sequences, as the next */
     uint64_t global_batch;
 
-    /* Of the model and its numbers. */
+    /* About the model and its numbers. */
     const struct pen_model *model; /* NULL: not looked at; borrowed */
     uint32_t sequence;             /* tokens */
     enum pen_number number;
@@ -51,7 +51,7 @@ struct pen_training_facts {
     bool has_recomputed; /* the schedule has R */
     bool computes_twice; /* a stage with R has full recomputation, too */
 
-    /* Of the optimizer. */
+    /* About the optimizer. */
     double clip_norm;   /* 0: gradients are not clipped */
     bool has_optimizer; /* the four below are known */
     bool is_adam;       /* else SGD, or: */

@@ -23,17 +23,20 @@ struct pen_row {
     uint32_t capacity;
 };
 
-/* What a schedule promises beside its ops. Zero means the default. */
+/* The promises of a schedule in addition to its ops. Zero means the default. */
 struct pen_rules {
     uint32_t send_window; /* K: outstanding sends per channel */
     uint32_t versions;    /* weight versions that a stage keeps */
     uint32_t period;      /* micro-batches per STEP; 0: one STEP at the end */
     bool is_stale;        /* a backward may use another version than its F */
-    bool is_joint;        /* a STEP waits for the SYNC of every stage, and may
-                             stand behind weight gradients of the next step */
-    bool is_optimistic;   /* a STEP, at the end of its row, does not wait for
-                             the norm of all gradients: it is validated in the
-                             next step, and undone where it was wrong */
+    /*
+     * a STEP waits for the SYNC of every stage, and may come after weight
+     * gradients of the next step
+     */
+    bool is_joint;
+    bool is_optimistic; /* a STEP, at the end of its row, does not wait for
+                           the norm of all gradients: it is validated in the
+                           next step, and undone where it was wrong */
 };
 
 #define PEN_DEFAULT_SEND_WINDOW 2u
@@ -82,17 +85,17 @@ bool pen_schedule_has_class(const struct pen_schedule *schedule,
                             enum pen_op_class op_class);
 
 /*
- * A STEP waits for the SYNC of every so many-th stage, its own among them: of
- * the other copies of its part, or of all stages.
+ * Returns N where a STEP waits for the SYNC of every N-th stage, its own among
+ * them: of the other copies of its part, or of all stages.
  */
 uint32_t pen_schedule_sync_stride(const struct pen_schedule *schedule);
 
 /*
- * Where a row of optimistic steps waits until the last one is validated: up to
- * here it has forwards and their messages alone, and no receive whose send
- * stands behind this place of its own row. So all ranks can begin the rows
- * again when the last step was wrong. `out` has a place for each row; all are 0
- * without that rule. NOMEM is the only failure.
+ * Finds the gate of each row: where a row of optimistic steps waits until the
+ * last step is validated. Up to there it has forwards and their messages alone,
+ * and no receive whose send comes after the gate of its own row, so that all
+ * ranks can begin the rows again when the last step was wrong. `out` has a
+ * place for each row; all are 0 without that rule. NOMEM is the only failure.
  */
 pen_status pen_schedule_find_gates(const struct pen_schedule *schedule,
                                    uint32_t *out);
@@ -164,28 +167,29 @@ static inline size_t pen_message_cell(const struct pen_shape *shape,
 }
 
 /*
- * Adds what a compute-only schedule leaves out: each receive directly before
- * its consumer, each send directly after its producer (around an overlap group
- * as a whole), and, where the schedule has no STEP of its own, SYNC and STEP of
- * every stage behind its last weight gradient. A schedule that has sends or
- * receives already is refused.
+ * Adds the ops that a compute-only schedule leaves out: each receive directly
+ * before its consumer, each send directly after its producer (around an overlap
+ * group as a whole), and, where the schedule has no STEP of its own, SYNC and
+ * STEP of every stage after its last weight gradient. A schedule that has sends
+ * or receives already is refused.
  */
 pen_status pen_schedule_lower(const struct pen_schedule *compute,
                               struct pen_schedule **out, struct pen_text *why);
 
 /*
- * The schedule with an R before each B or I, ahead of its overlap group, except
- * directly behind the F, which then keeps its stash: there is nothing to save.
- * Of compute ops. INVALID, with a reason, where stashes are evicted, or where a
- * backward may have other weights than its forward.
+ * Adds an R before each B or I of a compute-only schedule, ahead of its overlap
+ * group, except where the F comes directly before: that F keeps its stash,
+ * since there is nothing to save. INVALID, with a reason, where stashes are
+ * evicted, or where a backward may have other weights than its forward.
  */
 pen_status pen_schedule_recompute(const struct pen_schedule *compute,
                                   struct pen_schedule **out,
                                   struct pen_text *why);
 
 /*
- * Sets the flag of each F that has an R. Lowering and the parser do; one who
- * adds R by hand calls it after the last op. NOMEM is the only failure.
+ * Sets the flag of each F that has an R. Lowering and the parser call it; a
+ * caller that adds R itself calls it after the last op. NOMEM is the only
+ * failure.
  */
 pen_status pen_schedule_mark_recomputed(struct pen_schedule *schedule);
 
@@ -221,8 +225,10 @@ pen_status pen_schedule_open(const char *path, struct pen_schedule_file *out,
                              struct pen_text *why);
 void pen_schedule_file_release(struct pen_schedule_file *file);
 
-/* Likewise, without the file. *is_lowered, which may be NULL, tells whether
- * completing added anything. */
+/*
+ * Like the above, without the file. *is_lowered, which may be NULL, says
+ * whether completing added anything.
+ */
 pen_status pen_schedule_load_lowered(const char *path,
                                      struct pen_schedule **out,
                                      bool *is_lowered, struct pen_text *why);

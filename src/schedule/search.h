@@ -9,7 +9,7 @@
  * generators (which is also the worst it can return) and of a list scheduler,
  * and improves by moves that keep the schedule legal.
  *
- * What it makes small is the span, then the makespan (time.h).
+ * It minimises the span, then the makespan (time.h).
  */
 
 /* Placements to search, as bits; 0 means all of them. */
@@ -35,7 +35,7 @@ struct pen_search_args {
     const struct pen_costs *costs;
     uint32_t send_window; /* 0: the default */
     double effort;        /* share of the usual work; 0: 1 */
-    double seconds;       /* stop after so long; 0: only by the work */
+    double seconds;       /* stop after this time; 0: only by the work */
     uint64_t seed;
     /* May be NULL. Called now and then, never from another thread. */
     void (*on_progress)(const struct pen_search_progress *progress,

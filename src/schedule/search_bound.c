@@ -11,7 +11,7 @@
  *   drain, between     lasts at least chain(I a) - chain(F z) - F z, and only
  *   last F and last I  what memory held when the last F started can run
  *
- * What cannot be filled is idle. Both gaps count, unless memory could hold all
+ * The rest of both gaps is idle. Both count, unless memory could hold all
  * micro-batches at once: then they may overlap and the larger one counts. Four
  * bounds follow, of which the largest over all ranks holds:
  *
@@ -19,10 +19,9 @@
  *   last I        rank q must end its last I, then the gradient has to travel
  *                 to a rank r before it, whose last W follows
  *   last F        before its last F, rank q must have done whatever memory does
- *                 not hold; then that micro-batch goes on to its last I on rank
- *                 r, whose last W follows
- *   memory x time every micro-batch holds its share at least from F to I, and
- *                 the rest through W; the rank offers limit * span
+ *                 not hold; then that micro-batch moves on to its last I on
+ * rank r, whose last W follows memory x time every micro-batch holds its share
+ * at least from F to I, and the rest through W; the rank offers limit * span
  */
 #include "schedule/search_bound.h"
 
@@ -160,8 +159,8 @@ static double whole_memory(const struct pen__problem *problem, uint32_t rank)
 }
 
 /*
- * Work left in what memory holds beside one whole micro-batch: I (and W) of
- * those that wait for I, W of those that wait for W only.
+ * Returns the work left in memory next to one whole micro-batch: I (and W) of
+ * micro-batches that wait for I, W of those that wait for W only.
  */
 static double held_work(const struct pen__problem *problem, uint32_t rank,
                         bool with_weights)

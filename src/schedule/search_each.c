@@ -1,8 +1,8 @@
 /*
  * The search that others call: each placement by itself, with the work and the
- * random numbers that it would have alone, and the best of the results. So a
- * search of several placements is never worse than that of one of them, unless
- * a limit of seconds, which they share, ends it.
+ * random numbers that it would have alone, and the best of the results. A
+ * search of several placements is therefore never worse than that of one of
+ * them, unless a limit of seconds, which they share, ends it.
  */
 #include "schedule/search_placement.h"
 #include "schedule/search_problem.h"
@@ -16,7 +16,7 @@ static const unsigned placements[] = {PEN_SEARCH_LINEAR, PEN_SEARCH_LOOP,
                                       PEN_SEARCH_V};
 #define NUM_PLACEMENTS (sizeof placements / sizeof *placements)
 
-/* What was found so far. */
+/* The state of the search: the results so far. */
 struct joint {
     const struct pen_search_args *args;
     unsigned wanted;            /* placements that are searched */

@@ -39,7 +39,7 @@ struct rank {
     bool is_stacked;
 };
 
-/* What the critical path needs to know of an op. */
+/* The record of an op for the critical path. */
 struct record {
     int64_t reached; /* the rank had nothing else to do from here on */
     int64_t start;
@@ -222,7 +222,10 @@ static enum progress advance(struct pen__evaluator *it, uint32_t number,
     return DONE;
 }
 
-/* SYNC stands behind the last W of a stage, all STEP at the end of the row. */
+/*
+ * Adds the time of steps: SYNC comes after the last W of a stage, all STEP at
+ * the end of the row.
+ */
 static void add_steps(struct pen__evaluator *it, uint32_t number,
                       const uint8_t *row)
 {
@@ -312,7 +315,7 @@ uint32_t pen__critical_places(const struct pen__evaluator *it,
         const struct pen__task *task =
             pen__task_of(problem, rank, order[base + at]);
         if (record->start > record->reached) {
-            /* It waited for a message: go on with its sender. */
+            /* The op waited for a message: continue with its sender. */
             rank = channels[task->recv].source;
             at = it->messages[record->received].sent_at;
             continue;

@@ -1,13 +1,14 @@
 /*
  * The list scheduler; search_list.h has the idea.
  *
- * A rank is asked at the moments when it is free. Ready is what has arrived,
- * fits in memory and may be sent; the rule's key (offset + n * period) decides.
- * W needs nothing but its I, so it fills the gaps: with nothing else ready it
- * starts if the next arrival is far enough away.
+ * A rank is asked at the moments when it is free. An op is ready when its input
+ * has arrived, it fits in memory and its result may be sent; the rule's key
+ * (offset + n * period) decides. W needs nothing but its I, so it fills the
+ * gaps: with nothing else ready it starts if the next arrival is far enough
+ * away.
  *
  * No deadlock for want of memory: F of chunk c starts only if F of the later
- * chunks of one micro-batch would still fit behind it. Then the oldest
+ * chunks of one micro-batch would still fit after it. Then the oldest
  * unfinished micro-batch always finds room, once pending W have run.
  */
 #include "schedule/search_list.h"

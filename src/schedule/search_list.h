@@ -13,7 +13,7 @@
 struct pen__rule {
     double *offset;      /* rank * num_types + type; in ticks */
     double *reserve;     /* per rank: memory that a first F leaves free, in A */
-    double period;       /* op n of a type stands at offset + n * period */
+    double period;       /* op n of a type has the key offset + n * period */
     double patience;     /* a W starts if the gap is this share of its time */
     uint32_t in_advance; /* messages that may exceed the window */
 };

@@ -3,9 +3,9 @@
  *
  * The span falls only if the critical path gets shorter, so a move starts from
  * an op that waits, on that path, for the op before it on its rank: either this
- * op goes ahead of some before it, or the one before it steps back behind some.
- * If an F then no longer fits in memory, W or I are pulled in front of it.
- * The energy is the span plus a share of the mean span of all ranks: on the
+ * op moves ahead of some ops before it, or the op before it moves back after
+ * some. If an F then no longer fits in memory, W or I are pulled in front of
+ * it. The energy is the span plus a share of the mean span of all ranks: on the
  * many plateaus it leads to candidates with room elsewhere.
  */
 #include "schedule/search_moves.h"
@@ -91,7 +91,10 @@ static void change_row(const struct pen__problem *problem, uint8_t *row,
     shift(row, from, to);
 }
 
-/* The next op behind `from` that frees memory and may run there, or length. */
+/*
+ * Returns the next op after `from` that frees memory and may run there, or
+ * length.
+ */
 static uint32_t next_release(const struct pen__problem *problem, uint32_t rank,
                              const uint8_t *row, uint32_t from,
                              const uint32_t *count)

@@ -7,14 +7,14 @@
 #include "schedule/schedule.h"
 
 /*
- * What the parts of the search share: the problem for one shape in flat arrays,
+ * The common part of the search: the problem for one shape in flat arrays,
  * candidates, and their evaluation.
  *
  * Micro-batches are alike, so every stage may take them in ascending order:
- * sort the F of a stage by start and call the n-th one micro-batch n, and so
- * for I and W; what had to precede still precedes. A candidate is therefore
- * only, for each rank, a word over its types (F, I, W of each chunk), in which
- * every type occurs m times; the n-th time it means micro-batch n.
+ * sort the F of a stage by start and call the n-th one micro-batch n, and do so
+ * for I and W; every op still comes after the ops that it needs. A candidate is
+ * therefore only, for each rank, a word over its types (F, I, W of each chunk),
+ * in which every type occurs m times; the n-th time it means micro-batch n.
  */
 
 enum pen__role { PEN__F, PEN__I, PEN__W, PEN__ROLES };
@@ -30,7 +30,7 @@ struct pen__task {
     uint32_t stage;
 };
 
-/* What the verifier lets a limit be exceeded by, as a share. */
+/* The share by which the verifier lets a limit be exceeded. */
 #define PEN__LIMIT_SLACK 1e-9
 
 struct pen__problem {
@@ -79,8 +79,8 @@ static inline size_t pen__order_size(const struct pen__problem *problem)
 }
 
 /*
- * True when the row keeps the order of its own rank and the limit. What other
- * ranks demand shows in the evaluation.
+ * Returns whether the row keeps the order of its own rank and the limit.
+ * Demands of other ranks show in the evaluation.
  */
 bool pen__row_is_legal(const struct pen__problem *problem, uint32_t rank,
                        const uint8_t *row);

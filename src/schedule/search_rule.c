@@ -60,7 +60,10 @@ static double natural_period(const struct pen__problem *problem)
     return (double)most / (double)problem->num_microbatches;
 }
 
-/* Start of every F and I of a micro-batch that is alone; W behind its I. */
+/*
+ * Sets the start of every F and I of a micro-batch that is alone; W comes after
+ * its I.
+ */
 static void set_by_age(const struct pen__problem *problem, double stretch,
                        double weight_lag, struct pen__rule *rule)
 {

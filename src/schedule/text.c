@@ -7,7 +7,7 @@
  *   rank 0: 0F0 0SA0 0F1 0SA1 0RG0 0B0 0RG1 0B1 0SYNC 0STEP
  *   rank 1: 1RA0 1F0 1B0 1SG0 1RA1 1F1 1B1 1SG1 1SYNC 1STEP
  *
- * A line `rules window 4 versions 2 period 8 stale joint optimistic` stands
+ * A line `rules window 4 versions 2 period 8 stale joint optimistic` comes
  * before the first rank when one of these differs from its default; with
  * `joint` it is version 2, with `optimistic` version 3, with the placement
  * `replicated 3,1` version 4, which older programs refuse. Reading forgives
@@ -207,7 +207,7 @@ static pen_status read_shape(struct pen__reader *reader,
     return pen__reader_expect_line_end(reader);
 }
 
-/* The optional line of rules; the reader stands behind the word. */
+/* Reads the optional line of rules; the reader is after its first word. */
 static pen_status read_rules(struct pen__reader *reader,
                              struct pen_rules *rules)
 {

@@ -4,11 +4,11 @@
  *   F0 F1 B0 B1          0F0 0F1 3F0 3F1 3B0 0B0 ...
  *   F0 B0 F1 B1          1F0 2F0 1F1 2F1 2B0 1B0 ...
  *
- * A line is a rank, in order; "rank 1:" may stand before it. Micro-batches are
+ * A line is a rank, in order; it may begin with "rank 1:". Micro-batches are
  * counted from 0 and are as many as the largest number says. An op without a
  * stage is of its rank's only one, placement linear. With stages, those are as
  * many as their largest number says, and the placement is the one in which all
- * of them stand on their rows: linear, loop or v.
+ * of them are in their rows: linear, loop or v.
  */
 #include "schedule/text_reader.h"
 

@@ -1,4 +1,7 @@
-/* Where ops stand in the text of a schedule: for messages about the ops. */
+/*
+ * Finds the places of ops in the text of a schedule, for messages about the
+ * ops.
+ */
 #include "schedule/text_reader.h"
 
 #include <string.h>
@@ -31,7 +34,9 @@ static void skip_rank(struct pen__reader *reader)
         reader->at++;
 }
 
-/* Ops begin behind blanks and, in PyTorch's form, behind commas and in pairs.
+/*
+ * Returns whether a letter comes between ops: blanks and, in PyTorch's form,
+ * commas and pairs.
  */
 static bool is_between(char c)
 {

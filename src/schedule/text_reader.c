@@ -2,8 +2,10 @@
 
 #include <string.h>
 
-/* Wrong ops that a refusal lists; the rest of a text that is no schedule says
- * no more. */
+/*
+ * Wrong ops that a refusal lists; more of them would not help, since the text
+ * is probably not a schedule.
+ */
 #define MOST_REFUSED 10u
 
 pen_status pen__reader_refuse(struct pen__reader *reader, size_t at,
@@ -148,7 +150,7 @@ static pen_status take_kind(struct pen__reader *reader, uint8_t *out)
 /* No slice and no group has this number. */
 #define UNMARKED UINT32_MAX
 
-/* A number behind a mark such as '@'; absent is fine. */
+/* Takes a number after a mark such as '@'; absent is fine. */
 static pen_status take_marked(struct pen__reader *reader, char mark,
                               uint32_t limit, const char *what, uint32_t *out)
 {

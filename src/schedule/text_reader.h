@@ -52,7 +52,7 @@ static inline bool pen__reader_at_line_end(struct pen__reader *reader)
     return reader->at == reader->line_end;
 }
 
-/* Takes the word if it stands here, with the spaces before it. */
+/* Takes the word if it is next, with the spaces before it. */
 bool pen__reader_take_word(struct pen__reader *reader, const char *word);
 pen_status pen__reader_expect_word(struct pen__reader *reader,
                                    const char *word);
@@ -74,7 +74,7 @@ pen_status pen__reader_take_op(struct pen__reader *reader,
                                const struct pen_shape *shape,
                                uint32_t own_stage, struct pen_op *op);
 
-/* Behind a wrong op; false when enough of them were told. */
+/* Moves past a wrong op; false when enough of them were reported. */
 bool pen__reader_skip_op(struct pen__reader *reader);
 
 /*

@@ -5,14 +5,14 @@
 #include "schedule/schedule.h"
 
 /*
- * How long a schedule takes, who waits, and how much it holds, under the
- * waiting rules of machine.h.
+ * Times a schedule: how long it takes, which ranks wait, and how much they
+ * hold, under the waiting rules of machine.h.
  *
  *   makespan   last end - first start over all ranks
- *   span       the largest (last end - first start) of one rank: what repeats
- *              in a run of many steps without a barrier
- *   bubble     (span - busy of the busiest rank) / span; with equal ranks
- *              this is (span - m T) / span of the zero-bubble paper
+ *   span       the largest (last end - first start) of one rank: the part that
+ * repeats in a run of many steps without a barrier bubble     (span - busy of
+ * the busiest rank) / span; with equal ranks this is (span - m T) / span of the
+ * zero-bubble paper
  *
  * Ops that take no time (a SYNC or STEP without cost) do not count for spans.
  * A transfer starts with its send: the runtime posts receives ahead.

@@ -53,7 +53,7 @@ static pen_status refuse(const struct reader *reader, size_t at,
     return PEN_INVALID;
 }
 
-/* The byte to be read next; a newline stands behind the last one. */
+/* Returns the byte to be read next; a newline follows the last one. */
 static char next_byte(const struct reader *reader)
 {
     return reader->at < reader->length ? reader->text[reader->at] : '\n';

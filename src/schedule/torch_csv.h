@@ -15,7 +15,10 @@
  * written, PyTorch adds its own.
  */
 
-/* The ending .csv tells it from the text form. */
+/*
+ * Returns whether the path ends in .csv, which distinguishes it from the text
+ * form.
+ */
 bool pen_torch_csv_is_path(const char *path);
 
 pen_status pen_torch_csv_parse(const char *text, size_t length,
@@ -24,9 +27,9 @@ pen_status pen_torch_csv_print(const struct pen_schedule *schedule,
                                struct pen_text *out, struct pen_text *why);
 
 /*
- * PyTorch's class that places the stages as this schedule does, or NULL when
- * there is none. Whoever builds the stages (torchtitan) goes by this name, not
- * by the rows.
+ * Returns PyTorch's class that places the stages as this schedule does, or NULL
+ * when there is none. The program that builds the stages (torchtitan) goes by
+ * this name, not by the rows.
  */
 const char *pen_torch_csv_class(const struct pen_schedule *schedule);
 

@@ -5,7 +5,10 @@
  */
 #include "schedule/torch_csv.h"
 
-/* What about this op the file cannot say; NULL when it can. */
+/*
+ * Returns the property of this op that the file cannot express; NULL when it
+ * has none.
+ */
 static const char *obstacle(const struct pen_schedule *schedule,
                             const struct pen_op *op)
 {
@@ -45,7 +48,7 @@ static pen_status refuse_op(const struct pen_schedule *schedule, uint32_t rank,
     return PEN_INVALID;
 }
 
-/* Position of the next compute op at or behind `from`, or the end. */
+/* Returns the position of the next compute op from `from` on, or the end. */
 static uint32_t next_compute(const struct pen_row *row, uint32_t from)
 {
     while (from < row->count && !pen_op_is_compute(row->ops[from].kind))
@@ -61,8 +64,8 @@ static void print_op(const struct pen_op *op, struct pen_text *out)
 }
 
 /*
- * Prints the cell of the compute op at *position and moves behind it. Grouped
- * ops are an F and a B; one alone (grouped with a SYNC) is an ordinary cell.
+ * Prints the cell of the compute op at *position and moves past it. Grouped ops
+ * are an F and a B; one alone (grouped with a SYNC) is an ordinary cell.
  */
 static bool print_cell(const struct pen_row *row, uint32_t *position,
                        struct pen_text *out)

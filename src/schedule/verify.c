@@ -19,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Below this, memory for every (stage, micro-batch, slice) is no question. */
+/*
+ * Below this, memory for every (stage, micro-batch, slice) is always available.
+ */
 #define ENOUGH_CELLS ((size_t)1 << 22)
 
 struct verifier {
@@ -31,13 +33,13 @@ struct verifier {
     pen_mistake_hook *hook;  /* NULL: the first mistake ends it */
     void *context;           /* of the hook */
     uint64_t num_told;       /* to the hook */
-    struct pen_finding last; /* that was told */
+    struct pen_finding last; /* reported to the hook */
     uint32_t per_copy;       /* micro-batches of one copy */
     uint32_t *counts;        /* two bits per kind and cell; see count_bits() */
     uint16_t *states;        /* what the row has done with the cell so far */
 };
 
-/* A hook is told once of an op, and the scan goes on. */
+/* Reports one mistake of an op to the hook, and lets the scan continue. */
 static pen_status tell(struct verifier *verifier, struct pen_finding finding,
                        const char *words)
 {
@@ -166,7 +168,7 @@ static bool has(const struct verifier *verifier, size_t cell, unsigned kind)
     return count_of(verifier, cell, kind) != 0;
 }
 
-/* V1, first half: nothing twice, and no B beside I or W. */
+/* V1, first half: nothing twice, and no B together with I or W. */
 static inline __attribute__((always_inline)) pen_status
 count_op(struct verifier *verifier, uint32_t rank, uint32_t position,
          const struct pen_op *op)
@@ -236,7 +238,10 @@ static pen_status check_complete(struct verifier *verifier)
     return PEN_OK;
 }
 
-/* What a cell of the row has seen, one bit per kind, and if it is away. */
+/*
+ * The kinds that a cell of the row has seen, one bit each, and whether it is
+ * away.
+ */
 #define SEEN(kind) (1u << (kind))
 #define IS_AWAY (1u << 15)
 
@@ -252,8 +257,10 @@ static pen_status need(struct verifier *verifier, uint32_t rank,
                   pen_op_info(kind)->words);
 }
 
-/* The op that feeds this one stands before it: its receive, or a neighbour
- * stage on the same rank (the turn of a V). */
+/*
+ * V2: the op that feeds this one comes before it: its receive, or a neighbour
+ * stage on the same rank (the turn of a V).
+ */
 static pen_status check_fed(struct verifier *verifier, uint32_t rank,
                             uint32_t position, const struct pen_op *op)
 {
@@ -546,7 +553,7 @@ static pen_status check_step(struct verifier *verifier, uint32_t rank,
     return PEN_OK;
 }
 
-/* Optimistic steps: a synchronous schedule, and no compute op behind them. */
+/* Optimistic steps: a synchronous schedule, and no compute op after them. */
 static pen_status check_optimistic(struct verifier *verifier, uint32_t rank)
 {
     const struct pen_rules *rules = &verifier->schedule->rules;
@@ -568,7 +575,7 @@ static pen_status check_optimistic(struct verifier *verifier, uint32_t rank)
     return status;
 }
 
-/* V7: SYNC and STEP, once per period and behind its last weight gradient. */
+/* V7: SYNC and STEP, once per period and after its last weight gradient. */
 static pen_status check_steps(struct verifier *verifier)
 {
     const struct pen_shape *shape = verifier->shape;
@@ -829,8 +836,8 @@ static pen_status check_orders(struct verifier *verifier)
 }
 
 /*
- * In an order in which each relies on those before. A hook is told of the
- * mistakes of one level, and of the next only when there are none. Messages
+ * Runs the checks in an order in which each relies on those before. A hook gets
+ * the mistakes of one level, and of the next only when there are none. Messages
  * that V1 would explain are left out.
  */
 static pen_status run_checks(struct verifier *verifier)

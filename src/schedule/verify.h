@@ -9,12 +9,12 @@
  *
  *   V1  every (stage, micro-batch, slice) has one F, and one B or one I and W
  *   V2  order on the rank: F < R < B or I < W; F < EV < LD < B or I; receives
- *       before their consumers, sends behind their producers
+ *       before their consumers, sends after their producers
  *   V3  every send has one receive, in the same order on each channel
  *   V4  no deadlock with rendezvous sends and a window of K
  *   V5  activations fit in the limit
  *   V6  B and I use the version of their F, and it is still held
- *   V7  SYNC behind the last weight gradient, STEP behind SYNC, once a period
+ *   V7  SYNC after the last weight gradient, STEP after SYNC, once a period
  *   V8  every op is on the rank of its stage, with a micro-batch of its copy
  */
 #define PEN_VERIFY_RULES 8
@@ -34,9 +34,10 @@ struct pen_finding {
 };
 
 /*
- * PEN_OK when the schedule keeps all rules. PEN_INVALID when it does not:
- * *finding says where, why says what in one sentence and shows the grid. A
- * deadlock is told as its cycle, rank by rank. finding may be NULL.
+ * Returns PEN_OK when the schedule keeps all rules. PEN_INVALID when it does
+ * not: *finding says where, why says in one sentence which mistake, and shows
+ * the grid. A deadlock is reported as its cycle, rank by rank. finding may be
+ * NULL.
  */
 pen_status pen_schedule_verify(const struct pen_schedule *schedule,
                                const struct pen_verify_options *options,
@@ -48,9 +49,9 @@ typedef void pen_mistake_hook(void *context, const struct pen_finding *finding,
                               const char *words);
 
 /*
- * The same, but goes on behind a mistake and tells all that do not follow from
- * others: a rule is left out where one that it relies on is broken. An op has
- * one mistake at most, and so has a channel; a deadlock is one.
+ * Does the same, but continues after a mistake and reports all that do not
+ * follow from others: a rule is left out where one that it relies on is broken.
+ * An op has one mistake at most, and so has a channel; a deadlock is one.
  */
 pen_status pen_schedule_verify_all(const struct pen_schedule *schedule,
                                    const struct pen_verify_options *options,

@@ -24,12 +24,12 @@ WORDS = {
 }
 # Comments speak of processes and ranks; only users and readers are people.
 COMMENT_WORDS = WORDS | {
-    "a process or rank is no person": r"(?<!users )(?<!user )(?<!readers )\b(who|he|his|him)\b",
+    "a process or rank is no person": r"(?<!users )(?<!user )(?<!readers )\b(who|he(?! et al)|his|him)\b",
 }
 # Folders of src whose comments keep the rules; the aim is all of them.
 COMMENTED = (
-    "base", "checkpoint", "culprits", "data", "engine/onednn", "export", "holder", "host", "lint",
-    "profiler", "ring", "sim", "supervise", "sync", "view", "watch",
+    "base", "checkpoint", "core", "culprits", "data", "engine/onednn", "export", "holder", "host",
+    "lint", "profiler", "ring", "schedule", "sim", "supervise", "sync", "view", "watch",
 )
 STATEMENT = re.compile(r"(?:^|[.:;] |\*\* )((?:What|Who|Whom|Of|Those|Such|So)\b[^.?!:]*[.?!:]?)")
 COMMENT_STATEMENT = re.compile(STATEMENT.pattern.replace("|So)", "|So|None)"))

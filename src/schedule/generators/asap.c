@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* Of one forward or one input gradient. */
+/* The times of one forward or one input gradient. */
 struct moment {
     int64_t posted; /* its rank was free, the receive posted */
     int64_t end;

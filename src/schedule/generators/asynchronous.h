@@ -4,10 +4,10 @@
 #include "schedule/generators/generator.h"
 
 /*
- * What the schedules without a flush share: 1F1B over the whole run, a STEP
+ * The common part of schedules without a flush: 1F1B over the whole run, a STEP
  * after every period, and the weight version that each op reads. A generator
- * fixes the order and the versions; what a method computes from them
- * (prediction, correction) is the runtime's.
+ * fixes the order and the versions; the runtime computes a method's prediction
+ * or correction from them.
  */
 struct pen__async {
     const char *name;

@@ -62,7 +62,7 @@ static void run_forward(struct balancer *balancer, const struct pen_op *op)
     balancer->num_local++;
 }
 
-/* The stash of the next backward comes back behind this one, if it fits. */
+/* Runs the backward, and then loads the stash of the next one, if it fits. */
 static void run_backward(struct balancer *balancer, const struct pen_op *op)
 {
     uint32_t i = op->microbatch;

@@ -9,13 +9,13 @@
  * N workers hold the whole model in N parts and run one micro-batch each per
  * step, two slots apart, so that at any time N(N+1)/2 stashes of parts exist
  * instead of N^2. Counting from 0, worker i reads part j with all gradients of
- * the step before if j >= N-1-i, and one update older otherwise; two slots
- * apart the newer ones are just ready.
+ * the step before if j >= N-1-i, and one update older otherwise; with two slots
+ * between workers, the newer ones are just ready.
  *
  * A schedule has no clock, so the distance has to come from the waits. When a
- * SYNC takes time, the last worker, who reads all parts fresh, falls behind
- * until the others are two slots apart and wait for it; further apart they
- * cannot get. When it takes none, side by side is as good and they stay there.
+ * SYNC takes time, the last worker, which reads all parts fresh, is delayed
+ * until the others are two slots apart and wait for it; they cannot get further
+ * apart. When it takes none, workers run in step, which is as good.
  */
 #include "schedule/generators/asynchronous.h"
 
@@ -42,8 +42,11 @@ static void put_part(const struct worker *worker, enum pen_op_kind kind,
     bool is_forward = kind == PEN_OP_FORWARD;
     bool is_newest = is_fresh(worker, part);
     uint32_t version = is_newest || step == 0 ? step : step - 1;
-    /* The update stands where it is needed first, or else before the next
-     * backward, which must not add to the gradient that it still uses. */
+    /*
+     * The update comes before the op that needs it first, or else before the
+     * next backward, which must not add to the gradient that the update still
+     * uses.
+     */
     if (step > 0 && is_forward == is_newest)
         pen__put_step(worker->builder, rank, stage, step);
     pen__put_version(worker->builder, rank, kind, stage,

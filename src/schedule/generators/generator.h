@@ -4,8 +4,8 @@
 #include "schedule/generators.h"
 
 /*
- * What the generators share: a builder that remembers the first failure, so
- * that a recipe reads as a recipe.
+ * The common part of the generators: a builder that remembers the first
+ * failure, so that a recipe reads as a recipe.
  */
 struct pen__builder {
     struct pen_schedule *schedule; /* NULL when it could not be created */

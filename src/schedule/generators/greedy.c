@@ -75,7 +75,7 @@ struct rank {
     uint32_t live;        /* chunks whose backward is to come */
     uint32_t first_stage; /* where new micro-batches enter, or PEN_NO_STAGE */
     uint32_t next_new;    /* micro-batch */
-    uint32_t last_new;    /* one behind */
+    uint32_t last_new;    /* the one after the last */
 };
 
 struct greedy {
@@ -144,7 +144,10 @@ static int64_t key_of(const struct pen_shape *shape, const struct item *item)
     return (int64_t)above * shape->num_microbatches + item->microbatch;
 }
 
-/* What becomes possible when an op has run; false at the end of the model. */
+/*
+ * Finds the op that becomes possible when an op has run; false at the end of
+ * the model.
+ */
 static bool follow(const struct pen_shape *shape, const struct item *done,
                    struct item *out)
 {
@@ -161,7 +164,7 @@ static bool follow(const struct pen_shape *shape, const struct item *done,
     return true;
 }
 
-/* Hands the result of an op of rank `from` to whoever needs it. */
+/* Hands the result of an op of rank `from` to the rank that needs it. */
 static void hand_over(struct greedy *greedy, uint32_t from,
                       const struct item *done)
 {

@@ -10,7 +10,7 @@
  * A stage may have several ranks, which take micro-batches in turn: the
  * replicated stages of DAPPLE, and the round robin (1F1B-RR) of PipeDream,
  * Narayanan et al., SOSP 2019, arXiv 1806.03377, with a flush. A rank of stage
- * j then warms up with as many forwards as there are ranks behind its stage,
+ * j then warms up with as many forwards as there are ranks after its stage,
  * divided by those of its stage and rounded up.
  *
  *   3,1   rank 0  F0 .. F3 B0 .. ..
@@ -98,9 +98,9 @@ static void put_turn(struct pen__builder *builder, const struct own_turns *own,
 }
 
 /*
- * Before a backward come the forwards of as many micro-batches behind it as
- * there are ranks from this stage on. Fewer of them lie ahead at each further
- * stage, so no stage waits for a forward that waits for it.
+ * Puts the ops of a rank. Before a backward come the forwards of as many later
+ * micro-batches as there are ranks from this stage on. Each further stage runs
+ * fewer forwards ahead, so no stage waits for a forward that waits for it.
  */
 static void put_replica(struct pen__builder *builder,
                         const struct own_turns *own, uint32_t rank)

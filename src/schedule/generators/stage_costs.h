@@ -4,8 +4,8 @@
 #include "schedule/generators.h"
 
 /*
- * What the ops of each stage cost, in whole numbers, for the generators whose
- * order depends on it: with doubles the last bit of a sum would decide a tie,
+ * The costs of each stage's ops, in whole numbers, for the generators whose
+ * order depends on them: with doubles the last bit of a sum would decide a tie,
  * and with it the schedule.
  */
 struct pen__stage_cost {

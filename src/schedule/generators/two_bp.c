@@ -9,7 +9,7 @@
  */
 #include "schedule/generators/generator.h"
 
-/* A row of 1F1B with its backwards turned into I, and the W behind. */
+/* Puts a row of 1F1B with its backwards turned into I, and all W after them. */
 static void put_row(struct pen__builder *builder, uint32_t rank, uint32_t p,
                     uint32_t m)
 {

@@ -7,9 +7,9 @@
  *   rank 1        .   F0  F1  .   .   I1  I0  F0  F1  W   W   I1
  *
  * The steady state stays as it is: from the first I0 to the last F0 of rank 0.
- * What comes before and behind moves to earlier slots, as long as no rank
- * holds more than the fullest one did. W has no identity until the end: the
- * n-th W of a rank belongs to its n-th input gradient.
+ * Ops before and after it move to earlier slots, as long as no rank holds more
+ * than the fullest one did. W has no identity until the end: the n-th W of a
+ * rank belongs to its n-th input gradient.
  */
 #include "schedule/generators/v_pattern.h"
 
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define W PEN__V_PASSES /* as a pass, behind the others */
+#define W PEN__V_PASSES /* counts as a pass, after the others */
 #define FREE UINT8_MAX
 
 struct cell {
@@ -27,7 +27,7 @@ struct cell {
     uint8_t pass;    /* enum pen__v_pass, W or FREE */
 };
 
-/* Of a rank, behind a slot. */
+/* The state of a rank after a slot. */
 struct state {
     uint32_t level;   /* activations held, in chunks */
     uint32_t inputs;  /* I1 and I0 so far */
@@ -203,7 +203,7 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* The first slot behind everything that the op depends on. */
+/* Returns the first slot after all ops that this one depends on. */
 static uint32_t earliest_slot(const struct grid *grid, uint32_t rank,
                               struct cell cell, const int64_t *last_weight)
 {
@@ -250,7 +250,7 @@ static void measure(struct grid *grid)
     }
 }
 
-/* Moves what is outside the steady state, or only what is behind it. */
+/* Moves the ops outside the steady state, or only those after it. */
 static void reorder(struct grid *grid, bool moves_warmup, int64_t *last_weight)
 {
     uint32_t first = *slot_of(grid, 0, PEN__V_I0, 0);

@@ -18,7 +18,7 @@
  * Rank s warms up with m + p-1-s forwards and then alternates: 1F1B in a
  * pipeline of twice the length. With m >= p-1 group 2 has its STEP before the
  * forwards of the next batch and keeps one version, group 1 is one STEP late
- * and keeps two; with m >= p nobody waits in steady state either.
+ * and keeps two; with m >= p no rank waits in steady state either.
  */
 #include "schedule/generators/asynchronous.h"
 

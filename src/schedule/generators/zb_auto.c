@@ -54,7 +54,10 @@ static void fill_gap(struct attempt *a, uint32_t r, int64_t arrival)
         pen__zb_put_weight(line, r);
 }
 
-/* Forwards that fit between F0 and the arrival of I0; *clock ends behind. */
+/*
+ * Counts the forwards that fit between F0 and the arrival of I0; *clock is
+ * their end.
+ */
 static uint32_t count_before(const struct attempt *a, uint32_t r,
                              int64_t arrival, int64_t *clock)
 {

@@ -4,8 +4,8 @@
  *   rank 0  F0 F1 F2 F3 .. .. I0 W0 F4 I1 W1 ...
  *   rank 3  .. .. .. F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 ...
  *
- * 1F1B with the backward cut in two: the input gradient I goes on at once, the
- * weight gradient W lags s behind on rank s and fills the drain.
+ * 1F1B with the backward cut in two: the input gradient I is sent at once, the
+ * weight gradient W comes s micro-batches later on rank s and fills the drain.
  */
 #include "schedule/generators/generator.h"
 

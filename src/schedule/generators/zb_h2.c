@@ -4,9 +4,10 @@
  *   rank 0  F0 F1 F2 F3 F4 F5 F6 I0 W0 F7 I1 W1 I2 W2 ...
  *   rank 3  .. .. .. F0 I0 F1 I1 F2 I2 ... I6 W0 F7 I7 W1 W2 ...
  *
- * Twice the warm-up of ZB-H1, and weight gradients that lag 2s behind: the
- * rows become parallelograms that join from step to step without a gap. That
- * needs optimizer steps without a barrier before them (post-validation).
+ * Twice the warm-up of ZB-H1, and weight gradients that come 2s micro-batches
+ * later: the rows become parallelograms that join from step to step without a
+ * gap. That needs optimizer steps without a barrier before them
+ * (post-validation).
  */
 #include "schedule/generators/generator.h"
 

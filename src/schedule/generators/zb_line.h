@@ -13,7 +13,7 @@
 struct pen__zb_rank {
     int64_t clock;
     int64_t start;  /* of the first forward */
-    int64_t bubble; /* idle ticks behind the first forward */
+    int64_t bubble; /* idle ticks after the first forward */
     int64_t memory;
     struct pen_op *row;
     uint32_t count;
@@ -72,7 +72,10 @@ pen_status pen__zb_require_memory(const char *name,
                                   const struct pen_memory *memory,
                                   struct pen_text *why);
 
-/* Memory that must be free before a forward: I must fit behind it, too. */
+/*
+ * Returns the memory that must be free before a forward: I must fit after it,
+ * too.
+ */
 int64_t pen__zb_forward_need(const struct pen__stage_cost *cost);
 
 /* Writes the rows. */
