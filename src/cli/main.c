@@ -29,8 +29,9 @@
 /*
  * Before 2.38, glibc's memalign() leaves scraps that its caches for threads
  * keep for ever. oneDNN packs operands into aligned blocks of many sizes, so
- * the heap would grow around them by megabytes that nobody can predict. It can
- * be told before the start only, and what the user says of it stays.
+ * the heap would grow around them by megabytes that cannot be predicted. The
+ * caches can be disabled only before the start of a program; a user's own
+ * setting is kept.
  */
 #define ALLOCATOR "GLIBC_TUNABLES"
 #define NO_CACHES "glibc.malloc.tcache_count=0"

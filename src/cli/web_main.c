@@ -1,7 +1,7 @@
 /*
- * The program as a page in a browser carries it out: the commands that read a
- * question and answer it. Those that need many files, processes or a machine
- * are in the others.
+ * The program as a page in a browser runs it: the commands that read a question
+ * and answer it. Commands that need many files, processes or a machine are in
+ * the other programs.
  */
 #include "cli/program/program.h"
 

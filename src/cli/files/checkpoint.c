@@ -1,6 +1,6 @@
 /*
- * penstock checkpoint: lists, verifies and hashes what a run has saved. What
- * writes it anew is in checkpoint_rewrite.c.
+ * penstock checkpoint: lists, verifies and hashes the steps that a run has
+ * saved. Commands that write a step anew are in checkpoint_rewrite.c.
  */
 #include "cli/files/checkpoint.h"
 
@@ -46,7 +46,10 @@ static const struct pen__field export_fields[] = {
 
 #define FIELDS(fields) fields, sizeof fields / sizeof *fields
 
-/* What a command does with what was read; in the order of the verbs. */
+/*
+ * The action of each command on the step that it has read; in the order of the
+ * verbs.
+ */
 struct act {
     int (*run)(const struct pen__checkpoint_args *args);
     bool needs_output;

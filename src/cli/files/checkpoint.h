@@ -5,7 +5,7 @@
 #include "cli/program/line.h"
 #include "cli/program/progress.h"
 
-/* What the commands behind `penstock checkpoint` share. */
+/* The common part of the commands of `penstock checkpoint`. */
 struct pen__checkpoint_args {
     struct pen__rest paths;
     bool has_weights_only;

@@ -32,7 +32,7 @@ static void add_finding(struct pen__linted *file,
         pen_text_release(&texts[i]);
 }
 
-/* What to change, where a plan was found. */
+/* Adds the changes to make, where a plan was found. */
 static void say_changes(const struct pen__yours *yours, struct pen_text *out)
 {
     const struct pen_prediction *best = &yours->ranking->found[0].prediction;

@@ -26,7 +26,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is measured one after the other: of one process, and links. */
+/*
+ * Parts that are measured one after the other: those of one process, then
+ * links.
+ */
 enum { OWN_PARTS = 3, ALL_PARTS = 5, HOST_SIZE = 256 };
 
 #define MESSAGE_BYTES ((size_t)4 << 20)
@@ -57,7 +60,10 @@ static const struct pen__line command_line = {
 
 /* ---- what each rank measures ---- */
 
-/* Of one rank; all of them are doubles, so that one sum gathers them. */
+/*
+ * The figures of one rank; all of them are doubles, so that one sum gathers
+ * them.
+ */
 struct figures {
     double host; /* a number for its name */
     double f32_flops;
@@ -154,7 +160,7 @@ static pen_status gather(struct detection *it, const struct figures *own,
     return pen_transport_wait(it->transport, &request);
 }
 
-/* ---- who is where ---- */
+/* ---- places of ranks ---- */
 
 /* Nodes follow each other with as many ranks each; otherwise 0. */
 static uint32_t find_node_size(const struct detection *it)
@@ -382,8 +388,8 @@ static void warn(const struct detection *it)
 }
 
 /*
- * All ranks end together; what is wrong with one ends them all. Links that
- * cannot be told are known to all, and said once.
+ * Measures all ranks, which end together: an error of one ends them all. All
+ * ranks know the links that cannot be distinguished; one of them reports it.
  */
 static int detect(const struct args *args, struct detection *it,
                   struct pen_text *why)

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What several files of `penstock doctor` share: the findings. */
+/* The common part of `penstock doctor`: the findings. */
 
 /* Measured with one number of threads; 0 where it was refused. */
 struct pen__speed {

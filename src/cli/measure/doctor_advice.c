@@ -1,6 +1,6 @@
 /*
- * What the doctor advises: one function per question, each of which adds a
- * sentence and a command, or nothing.
+ * The doctor's advice: one function per question, each of which adds a sentence
+ * and a command, or nothing.
  */
 #include "cli/measure/doctor.h"
 

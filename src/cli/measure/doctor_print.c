@@ -4,7 +4,7 @@
 #include "base/table.h"
 #include "cli/program/cli.h"
 
-/* A line with a title at its left; "" goes on below the line before. */
+/* Adds a line with a title at its left; "" continues the line above. */
 static void add_row(struct pen_text *out, const char *title, const char *format,
                     ...) __attribute__((format(printf, 3, 4)));
 

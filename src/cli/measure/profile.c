@@ -335,7 +335,7 @@ static int answer(const struct args *args, const struct pen_profile *profile,
                                  : print_summary(profile);
 }
 
-/* What the first rank says is said once; it alone shows its progress. */
+/* Only the first rank reports, and shows its progress. */
 static int profile_model(const struct args *args, int threads,
                          const struct pen_model *model,
                          struct pen_transport *transport, struct pen_text *why)

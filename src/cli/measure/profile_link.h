@@ -6,9 +6,9 @@
 
 /*
  * Sends messages of a few bytes, and of `bytes`, to and fro between this rank
- * and its peer, as a pipeline does: receives are posted before, nobody waits
- * inside MPI. All ranks call it, each pair with each other, at the same time;
- * who has no peer gives itself. All get the answer of rank 0, which has one.
+ * and its peer, as a pipeline does: receives are posted before, and no rank
+ * waits inside MPI. All ranks call it at the same time, in pairs; a rank
+ * without a peer gives itself. All get the answer of rank 0, which has a peer.
  * INFEASIBLE when a long message takes no longer than a short one.
  */
 pen_status pen__profile_link(struct pen_transport *transport, uint32_t peer,

@@ -72,7 +72,10 @@ void pen__plan_add_recompute(const struct pen_plan *plan,
 void pen__plan_add_memory(const struct pen_prediction *prediction,
                           struct pen_table *out);
 
-/* What is changed, its layout, and milliseconds and GiB that it costs. */
+/*
+ * Adds the changed setting, its layout, and the milliseconds and GiB that it
+ * costs.
+ */
 void pen__plan_add_neighbour(const struct pen_neighbour *other,
                              const struct pen_prediction *best,
                              struct pen_table *out);

@@ -1,6 +1,7 @@
 /*
- * penstock cluster: lists presets, shows and checks clusters. What measures one
- * needs the engine and MPI: it is cluster_detect.c of penstock-train.
+ * penstock cluster: lists presets, shows and checks clusters. The command that
+ * measures one needs the engine and MPI: it is cluster_detect.c of
+ * penstock-train.
  */
 #include "cli/program/cli.h"
 

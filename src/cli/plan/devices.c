@@ -39,7 +39,7 @@ void pen__device_rows(const struct pen__plan_report *report,
     const struct pen_plan_ranking *table = report->devices;
     const struct pen_plan_found *first = &table->found[0];
     *out = (struct pen__device_rows){.count = 0};
-    /* Behind what --within chose, the best comes second. */
+    /* When --within has chosen another plan, the best one comes second. */
     if (first->value > table->best_value && table->num_found > 1)
         first = &table->found[1];
     add_row(first, out);

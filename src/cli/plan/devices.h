@@ -5,8 +5,8 @@
 #include "cli/plan/print.h"
 
 /*
- * For several numbers of devices the fastest plan, with its energy and cost,
- * beside the plan that was chosen: is it worth using more?
+ * For several numbers of devices the fastest plan, with its energy and cost, to
+ * be compared with the chosen plan: is it worth using more devices?
  */
 #define PEN__DEVICE_ROWS 10u
 

@@ -62,7 +62,7 @@ static const struct pen__line command_line = {
            "written as a comment in the files.",
     .check = check};
 
-/* What all exporters get. */
+/* The arguments of all exporters. */
 struct job {
     const struct pen_plan *plan;
     const struct pen_model *model;
@@ -193,7 +193,7 @@ static pen_status export_all(const struct job *job, const char *folder,
     return status;
 }
 
-/* What a plan for our own runtime needs is a job. */
+/* A plan for our own runtime is exported as a job. */
 static const char *default_target(const struct pen_plan *plan)
 {
     return plan->target == PEN_TARGET_PENSTOCK ? "sbatch"

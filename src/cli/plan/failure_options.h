@@ -38,15 +38,14 @@ bool pen__failure_args_are_given(const struct pen__failure_args *args);
 void pen__failure_args_check(const struct pen__failure_args *args,
                              const struct argp_state *state);
 
-/* Of a job of this many devices. */
+/* Reads the options for a job of this many devices. */
 pen_status pen__failure_args_read(const struct pen__failure_args *args,
                                   uint64_t devices,
                                   struct pen_failure_rate *rate,
                                   struct pen_recovery_wish *wish,
                                   struct pen_text *why);
 
-/* The options, for struct pen__plan_args, a NULL name
- * behind the last one. */
+/* The options, for struct pen__plan_args; the last has a NULL name. */
 extern const struct pen__field pen__failure_options[];
 
 #endif

@@ -20,7 +20,7 @@ void pen__failures_release(struct pen__failures *failures)
     free(failures->rows);
 }
 
-/* What all rows have in common, and room for them. */
+/* Makes the common part of all rows, and room for them. */
 static pen_status start(const struct pen__failure_args *args, uint64_t devices,
                         uint32_t room, struct pen__failures *out,
                         struct pen_text *why)
@@ -119,7 +119,7 @@ static pen_status add_row(const struct pen__planning *planning, uint64_t ranks,
     return status;
 }
 
-/* Reads "128,2048": the next number, and what is behind it. */
+/* Reads the next number of "128,2048", and moves past it. */
 static bool read_number(const char **text, uint64_t *out)
 {
     char *end;

@@ -20,8 +20,10 @@ struct pen__failures {
     struct pen_recovery_wish wish;
     struct pen__failure_row *rows; /* owned */
     uint32_t num_rows;
-    /* Of a ranking: the way by which it is ordered, and the best spares of the
-     * first plan. */
+    /*
+     * For a ranking: the way by which it is ordered, and the best spares of the
+     * first plan.
+     */
     bool is_ranking;
     enum pen_recovery_way way;
     uint32_t spares;

@@ -16,7 +16,10 @@
 
 static const struct pen__field fields[] = {JSON("print JSON")};
 
-/* Texts first, then networks for images; NULL behind the last one. */
+/*
+ * Returns the names of models for texts, then those for images; NULL after the
+ * last one.
+ */
 static const char *name_at(size_t index)
 {
     size_t texts = 0;

@@ -11,7 +11,9 @@
 /* --from-megatron: a command line, the best plan, and the way to it. */
 int pen__plan_yours(struct pen__plan_args *args);
 
-/* --why: the best plan with some settings, beside the best of all. */
+/*
+ * --why: compares the best plan with some settings with the best of all plans.
+ */
 int pen__plan_why(const struct pen__plan_args *args);
 
 /* --compare-targets: the best plan of each target. */

@@ -166,7 +166,7 @@ static const struct row rows[] = {
 
 #define NUM_ROWS (sizeof rows / sizeof *rows)
 
-/* Behind all others. */
+/* Come after all other options. */
 static const struct row outputs[] = {
     {SEARCH, TEXT("output", "FILE", output,
                   "write the best plan to FILE; plan.svg: a picture")},
@@ -602,7 +602,7 @@ pen_status pen__plan_load_model(const char *model, const struct pen_plan *plan,
     return PEN_INVALID;
 }
 
-/* What the plan says stands for options. */
+/* Takes the settings of a plan in place of options. */
 static void take_plan(const struct pen_plan *plan, struct pen_text *cluster,
                       struct pen__plan_args *args)
 {

@@ -58,7 +58,8 @@ struct pen__plan_args {
     bool is_explained;
     bool compares_targets;
     enum pen__plan_verb verb;
-    struct pen__rest words; /* beside the options: model and cluster, or file */
+    /* words other than options: model and cluster, or file */
+    struct pen__rest words;
     struct pen__failure_args failures;
     struct pen__recipe_args recipe_args;
     struct pen_recipe recipe; /* what they say, or a command line */

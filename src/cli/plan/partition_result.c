@@ -1,4 +1,4 @@
-/* What `penstock partition` prints: stages or layers, for people or as JSON. */
+/* The output of `penstock partition`: stages or layers, as text or as JSON. */
 #include "cli/plan/partition_result.h"
 
 #include "base/log.h"

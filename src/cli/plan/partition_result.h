@@ -7,7 +7,9 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* What a partition has: a line for people, a table and the same as JSON. */
+/*
+ * The parts of a partition's output: a summary line, a table, and both as JSON.
+ */
 struct pen__partition {
     struct pen_table table;
     struct pen_text summary;

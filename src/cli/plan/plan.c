@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Points of the front, and numbers of devices, that are told. */
+/* Points of the front, and numbers of devices, that are printed. */
 #define MOST_POINTS 6u
 #define MOST_FEWER 8u
 
@@ -29,7 +29,7 @@ struct answer {
     struct pen_replica_plan replicas;
     struct pen_replica_comparison *sync;
     struct pen_text sync_reason;
-    struct pen__failures failures; /* no rows: nobody asked */
+    struct pen__failures failures; /* no rows: not asked for */
 };
 
 static void release(struct answer *answer)
@@ -44,7 +44,7 @@ static void release(struct answer *answer)
     pen__failures_release(&answer->failures);
 }
 
-/* Searches beside the main one have less work each: it is for a report. */
+/* Runs the searches for a report, each with less work than the main one. */
 static pen_status find_more(const struct pen__planning *planning,
                             const struct pen_plan_search_options *options,
                             struct answer *answer, struct pen_text *why)
@@ -68,7 +68,10 @@ static pen_status find_more(const struct pen__planning *planning,
     return status;
 }
 
-/* Those that stay. */
+/*
+ * Returns the samples per second of the recommended method that are not lost to
+ * failures.
+ */
 static double advised_samples(const struct pen_replica_comparison *sync)
 {
     return sync == NULL
@@ -112,7 +115,9 @@ static double goodput_of_best(const struct pen__failures *failures)
                : failures->rows[0].recovery.ways[failures->way].goodput.share;
 }
 
-/* What is planned otherwise has to gain a tenth: predictions are no better. */
+/*
+ * A method must gain a tenth to be recommended: predictions are not more exact.
+ */
 #define LEAST_GAIN 1.1
 
 /* Takes replicas over, if what is advised for them does more than `least`. */

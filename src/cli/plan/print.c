@@ -73,7 +73,7 @@ static void print_ranking(const struct pen_plan_ranking *ranking,
     print_table(&table, out);
 }
 
-/* What the columns are, for readers who see them for the first time. */
+/* Explains the columns, for readers who see them for the first time. */
 static void print_columns(const struct pen_plan_found *best,
                           struct pen_text *out)
 {
@@ -284,7 +284,7 @@ static void print_counts(const struct pen_plan_ranking *ranking,
         pen_text_add(out, "none of them is better than the best\n");
 }
 
-/* What others would have gained, whether they are allowed or not. */
+/* Prints the gain of other methods, whether they are allowed or not. */
 static void print_relaxed(const struct pen__plan_report *report,
                           struct pen_text *out)
 {

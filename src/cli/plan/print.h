@@ -5,7 +5,7 @@
 #include "planner/explain.h"
 #include "planner/replica_plan.h"
 
-/* What `penstock plan` found out; what was not asked for is NULL. */
+/* The results of `penstock plan`; those not asked for are NULL. */
 struct pen__plan_report {
     const struct pen__planning *planning;
     const struct pen_plan_ranking *ranking;
@@ -14,7 +14,7 @@ struct pen__plan_report {
     const struct pen_explanation *explanation;
     const struct pen_replica_plan *replicas; /* with what is between them */
     const struct pen_replica_comparison *sync;
-    const char *sync_reason; /* why there is none; NULL: nobody asked */
+    const char *sync_reason; /* why there is none; NULL: not asked for */
     enum pen_objective objective;
     double tolerance; /* of --within */
     double tokens;    /* of --tokens; 0: not given */
@@ -45,7 +45,10 @@ void pen__plan_print_head(const struct pen__planning *planning,
 void pen__plan_print(const struct pen_plan *plan,
                      const struct pen_prediction *prediction,
                      struct pen_text *out);
-/* Days and device-hours of a training of so many tokens; 0: nothing. */
+/*
+ * Print the days and device-hours of a training of this many tokens; 0:
+ * nothing.
+ */
 void pen__plan_print_run(const struct pen_plan *plan,
                          const struct pen_prediction *prediction, double tokens,
                          struct pen_text *out);

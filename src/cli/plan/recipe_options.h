@@ -37,7 +37,7 @@ struct pen__recipe_args {
     bool has_narrow_attention;
 };
 
-/* None is given. */
+/* Sets all options to not given. */
 void pen__recipe_args_init(struct pen__recipe_args *args);
 
 /* Makes a recipe of the options; a wrong list ends the program with the usage.
@@ -46,7 +46,7 @@ void pen__recipe_args_take(const struct pen__recipe_args *args,
                            const struct argp_state *state,
                            struct pen_recipe *out);
 
-/* The options, for struct pen__plan_args; a NULL name behind the last one. */
+/* The options, for struct pen__plan_args; the last has a NULL name. */
 extern const struct pen__field pen__recipe_options[];
 
 #endif

@@ -41,7 +41,7 @@ enum words {
 #define NUM_FIGURES 6u
 #define FIGURE_SIZE 64u
 
-/* What sections point to. */
+/* The memory that sections point to. */
 struct page {
     const struct pen__plan_report *report;
     const struct pen_plan_found *best;

@@ -68,7 +68,10 @@ struct pen__plan_picture {
     struct pen_text note;          /* what is not drawn, or why nothing is */
 };
 
-/* Of long steps fewer micro-batches are drawn. Release in any case. */
+/*
+ * Makes a picture, with fewer micro-batches for long steps. Release in any
+ * case.
+ */
 void pen__plan_picture_init(const struct pen_setting *setting,
                             const struct pen_plan_found *found,
                             struct pen__plan_picture *out);

@@ -10,7 +10,7 @@
 
 /* ---- bars ---- */
 
-/* Short steps are told in milliseconds. */
+/* Short steps are shown in milliseconds. */
 static double scale_of(const struct pen_plan_ranking *ranking)
 {
     return ranking->found[0].prediction.step_sec < 1 ? 1e3 : 1;
@@ -116,7 +116,10 @@ static void add_points(const struct pen_plan_ranking *ranking, double scale,
     }
 }
 
-/* Those that are leaner than all quicker ones come first, then the rest. */
+/*
+ * Sorts the points: first those that need less memory than all faster ones,
+ * then the rest.
+ */
 static bool split_points(struct pen__plan_front *out)
 {
     struct pen_report_point *sorted = out->points;

@@ -16,7 +16,7 @@ void pen__add_counted(struct pen_text *out, uint64_t count, const char *noun)
 
 /* ---- names and values ---- */
 
-/* The next cell of a table, which is cleared for the one behind it. */
+/* Adds the next cell of a table, and clears the text for the one after it. */
 static void add_text(struct pen_table *out, struct pen_text *text)
 {
     pen_table_add(out, "%s", pen_text_string(text));

@@ -28,7 +28,10 @@ struct answer {
     const struct row *fastest; /* NULL: none has */
 };
 
-/* What one target found for --seq-length and the batch holds for all. */
+/*
+ * Takes the values of --seq-length and the batch that one target found, for all
+ * targets.
+ */
 static void share_batch(const struct pen__planning *planning,
                         struct pen__plan_args *args)
 {

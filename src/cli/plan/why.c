@@ -1,7 +1,7 @@
 /*
- * penstock plan --why tp=8,pp=4: the fastest plan with these settings beside
- * the best plan, part by part of the step; or the rule that it breaks, or the
- * memory that it lacks.
+ * penstock plan --why tp=8,pp=4: compares the fastest plan with these settings
+ * with the best plan, part by part of the step; or the rule that it breaks, or
+ * the memory that it lacks.
  */
 #include "cli/plan/modes.h"
 

@@ -208,7 +208,7 @@ static void print_both(const struct pen__yours *answer, struct pen_text *out)
     print_table(&table, out);
 }
 
-/* What a row changes: "--micro-batch-size 1 -> 2, ...". */
+/* Prints the changes of a row: "--micro-batch-size 1 -> 2, ...". */
 static void print_change(const struct pen_changes *changes, uint32_t row,
                          struct pen_text *out)
 {

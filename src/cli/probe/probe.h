@@ -4,7 +4,7 @@
 #include "core/probe_diff.h"
 #include "view/chart.h"
 
-/* What `penstock probe diff` prints and draws. */
+/* The contents of the output of `penstock probe diff`. */
 struct pen__probe_answer {
     const char *paths[2];
     struct pen_probe *probes[2]; /* owned by the command */

@@ -10,7 +10,7 @@
 /*
  * The one JSON object that a command line with --json writes to stdout: its
  * answer, or an error. Both have "format" and "version", so that programs can
- * tell them apart; `penstock schema` has their schemas. An answer also has
+ * distinguish them; `penstock schema` has their schemas. An answer also has
  * "notes": the warnings and messages that stderr gets. A value that has a
  * "format" keeps it.
  */

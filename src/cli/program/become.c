@@ -1,10 +1,10 @@
 /*
- * How one program of the family finds another. Places are told from where
- * this program itself lies, so that a build folder and an installation that
- * was moved work without any setting:
+ * How one program of the family finds another. Places are relative to this
+ * program itself, so that a build folder and an installation that was moved
+ * work without any setting:
  *
  *   bin/penstock
- *   bin/penstock-train                 beside it, as in a build folder
+ *   bin/penstock-train                 in the same folder, as in a build
  *   libexec/penstock/penstock-train    out of the user's way, once installed
  */
 #include "cli/program/program.h"

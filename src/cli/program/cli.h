@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 /*
- * What all commands share. Results go to stdout, messages to stderr, and the
- * exit code says what happened; man penstock lists all codes.
+ * Declarations shared by all commands. Results go to stdout, messages to
+ * stderr, and the exit code says what happened; man penstock lists all codes.
  */
 enum pen__exit {
     PEN__EXIT_OK = 0,
@@ -18,15 +18,18 @@ enum pen__exit {
     PEN__EXIT_STOPPED = 130 /* by SIGINT, after a step of training */
 };
 
-/* One word behind `penstock`, with its own commands behind it. */
+/*
+ * One command: the word that follows `penstock`; it may have commands of its
+ * own.
+ */
 struct pen__command {
     const char *name;
     const char *summary;
     int (*run)(int argc, char **argv);  /* argv[0] is the name */
-    int (*help)(int argc, char **argv); /* NULL: run, with --help behind */
+    int (*help)(int argc, char **argv); /* NULL: run, with --help added */
 };
 
-/* Of penstock; listed in main.c. */
+/* Commands of penstock; listed in main.c. */
 extern const struct pen__command pen__checkpoint;
 extern const struct pen__command pen__cluster; /* but for detect */
 extern const struct pen__command pen__export;
@@ -47,7 +50,7 @@ extern const struct pen__command pen__report;
 extern const struct pen__command pen__reproduce;
 extern const struct pen__command pen__view;
 
-/* Of penstock-train; listed in train_main.c, and by name in main.c. */
+/* Commands of penstock-train; listed in train_main.c, and by name in main.c. */
 extern const struct pen__command pen__generate;
 extern const struct pen__command pen__train;
 extern const struct pen__command pen__eval;
@@ -56,10 +59,13 @@ extern const struct pen__command pen__hold;
 extern const struct pen__command pen__profile;
 extern const struct pen__command pen__cluster_detect;
 
-/* Of penstock-simulate; listed in simulate_main.c, and by name in main.c. */
+/*
+ * Commands of penstock-simulate; listed in simulate_main.c, and by name in
+ * main.c.
+ */
 extern const struct pen__command pen__simulate;
 
-/* Prints the reason as an error; nothing when another process tells it. */
+/* Prints the reason as an error; prints nothing when another process does. */
 int pen__refuse(const struct pen_text *why);
 
 /* The same, and the status becomes the error's code (cli/program/answer.h). */

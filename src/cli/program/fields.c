@@ -146,7 +146,7 @@ static error_t append(struct pen__list *list, const char *word)
     return pen__list_add(list, word);
 }
 
-/* A word that is no option belongs to the list before it. */
+/* Takes a word that is not an option: it belongs to the list before it. */
 static error_t take_word(const struct pen__field *fields, size_t count,
                          const char *word, struct argp_state *state)
 {

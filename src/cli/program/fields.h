@@ -34,7 +34,7 @@ struct pen__field {
     const char *const *words; /* the last is NULL */
 };
 
-/* An option that takes all words behind it, up to the next option. */
+/* An option that takes all words after it, up to the next option. */
 struct pen__list {
     const char **words; /* of the command line */
     size_t count;
@@ -59,7 +59,7 @@ void pen__fields_show(const char *const *names, struct argp_option *options);
 
 /*
  * Takes an option or a word of the command line into the struct that is
- * state->input; the line must be parsed with ARGP_IN_ORDER. What is wrong ends
+ * state->input; the line must be parsed with ARGP_IN_ORDER. A wrong value ends
  * the program with the usage.
  */
 error_t pen__fields_parse(const struct pen__field *fields, size_t count,

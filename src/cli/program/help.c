@@ -204,7 +204,7 @@ static void add_others(const struct pen__program *program, size_t index)
     json_decref(answer);
 }
 
-/* Of a command: itself and its verbs. */
+/* Keeps a command and its verbs. */
 static void keep_only(const char *name, json_t *commands)
 {
     size_t length = strlen(name);

@@ -1,6 +1,6 @@
 /*
- * Tells files and folders of Penstock apart, for commands that are given one of
- * another command.
+ * Recognises files and folders of Penstock, for commands that are given one
+ * made for another command.
  */
 #include "cli/program/kind.h"
 

@@ -43,7 +43,7 @@ static void finish(const struct reading *reading,
         line->check(reading->args, state);
 }
 
-/* Words beside a list are the list's; others come all at once. */
+/* Words of a list belong to the list; all others come at once. */
 static error_t parse_key(int key, char *text, struct argp_state *state)
 {
     struct reading *reading = state->input;

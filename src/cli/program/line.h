@@ -4,8 +4,8 @@
 #include "cli/program/fields.h"
 
 /*
- * The command line of a command: its options as a table, and the words beside
- * them. Whatever has to do with more than one of them is left to `check`.
+ * The command line of a command: its options as a table, and its other words.
+ * Checks that concern more than one of them are left to `check`.
  */
 struct pen__line {
     const char *name; /* as errors begin: "penstock report" */
@@ -16,15 +16,15 @@ struct pen__line {
     size_t words_offset;  /* of a struct pen__rest; unused without words */
     size_t least_words;
     size_t most_words;
-    const char *doc; /* before and, behind \v, after the options */
+    const char *doc; /* before the options and, following \v, after them */
     /* Options that --help has, and those that it leaves out; NULL: all. */
     const char *const *shown;
     const char *const *hidden;
-    /* Behind the last word; what is wrong ends the program. May be NULL. */
+    /* Called after the last word; an error ends the program. May be NULL. */
     void (*check)(void *args, const struct argp_state *state);
 };
 
-/* The words beside the options; they stay part of the command line. */
+/* Words other than options; they stay part of the command line. */
 struct pen__rest {
     char **words;
     size_t count;

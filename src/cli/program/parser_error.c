@@ -32,7 +32,7 @@ static void restore(struct pen_text *out)
     fputs(pen_text_string(out), stderr);
 }
 
-/* Behind "penstock plan: ", and without the usage that follows. */
+/* Returns the words after "penstock plan: ", without the usage that follows. */
 static const char *words_of(struct pen_text *text)
 {
     char *usage = strstr(text->bytes, "\nUsage:");

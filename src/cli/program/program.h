@@ -14,15 +14,15 @@ struct pen__program {
     const struct pen__command *const *commands; /* the last is NULL */
 };
 
-/* What main() of every program does; returns the exit code. */
+/* Does the work of every program's main(); returns the exit code. */
 int pen__program_main(const struct pen__program *program, int argc,
                       char **argv);
 
 /*
  * Becomes the program called `sibling`: runs it with the words of argv, and
- * with `first` before them unless that is NULL. It is looked for beside this
- * program and in its libexec folder. Returns, with an exit code, only when it
- * is not there; `hint` then tells the user what to do.
+ * with `first` before them unless that is NULL. It is sought in the folder of
+ * this program and in its libexec folder. Returns, with an exit code, only when
+ * it is missing; then `hint` advises the user.
  */
 int pen__program_become(const char *sibling, const char *first, char **argv,
                         const char *hint);
@@ -36,7 +36,7 @@ json_t *pen__program_ask(const char *sibling);
 /* The path of this program itself. */
 void pen__program_find(struct pen_text *out);
 
-/* Of all programs: "0.1.0". */
+/* Returns the version of all programs: "0.1.0". */
 const char *pen__program_version(void);
 
 #endif

@@ -7,7 +7,7 @@
 
 struct pen__verb {
     const char *name;
-    const char *words; /* behind it; "" for none */
+    const char *words; /* the words that follow the verb; "" for none */
     const char *summary;
     const char *doc; /* NULL: another program has it */
     const struct pen__field *fields;
@@ -34,11 +34,14 @@ struct pen__verbs {
 int pen__verbs_find(const struct pen__verbs *verbs, int argc, char **argv,
                     int *code);
 
-/* Reads the words behind it. False when memory runs out. */
+/* Reads the words that follow the verb. False when memory runs out. */
 bool pen__verbs_parse(const struct pen__verbs *verbs, int index, int argc,
                       char **argv, void *args);
 
-/* What `penstock help` prints: of one that argv[1] names, or of all. */
+/*
+ * Prints the output of `penstock help`: for the verb that argv[1] names, or for
+ * all.
+ */
 int pen__verbs_help(const struct pen__verbs *verbs, int argc, char **argv);
 
 #endif

@@ -81,7 +81,7 @@ bool pen__report_memory_bars(const struct pen_run_ranks *ranks,
 
 /* ---- curves ---- */
 
-/* What one chart shows of a step. */
+/* The quantity that one chart shows of a step. */
 enum value { VALUE_LOSS, VALUE_VALIDATION, VALUE_SPEED, VALUES };
 
 static double value_of(const struct pen_run_step *step, enum value value)
@@ -96,7 +96,7 @@ static double value_of(const struct pen_run_step *step, enum value value)
     }
 }
 
-/* The steps, and behind them the values of each kind. */
+/* Makes an array of the steps, followed by the values of each kind. */
 static double *make_values(const struct pen_run *log)
 {
     size_t count = log->num_steps;
@@ -110,7 +110,10 @@ static double *make_values(const struct pen_run *log)
     return values;
 }
 
-/* Curves of a chart stand together: losses, validations, then speeds. */
+/*
+ * Makes a curve. Curves of a chart follow each other: losses, validations, then
+ * speeds.
+ */
 static struct pen_report_curve make_curve(struct pen__report_curves *curves,
                                           const struct pen__report *report,
                                           size_t run, enum value value)

@@ -1,7 +1,7 @@
 /*
- * The page of penstock report: the runs side by side, what stands out, their
- * curves, then of each run its step, where its time went and its memory, and
- * in the end settings and what is missing.
+ * The page of penstock report: the runs next to each other, notable findings,
+ * their curves; then, for each run, its step, the use of its time and its
+ * memory; finally settings and missing parts.
  */
 #include "cli/report/report.h"
 
@@ -21,7 +21,7 @@
 #define MOST_FIGURES 9u
 #define FIGURE_SIZE 64u
 
-/* What sections of one run point to. */
+/* The memory that sections of one run point to. */
 struct part {
     struct pen__chart_bars spent;
     struct pen__chart_bars memory;

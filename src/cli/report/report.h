@@ -30,11 +30,14 @@ json_t *pen__report_json(const struct pen__report *report);
 void pen__report_compare_table(const struct pen__report *report,
                                struct pen_table *out);
 
-/* What stands out; with the names of the runs if there are several. */
+/*
+ * Makes the table of notable findings; with the names of the runs if there are
+ * several.
+ */
 void pen__report_advice_table(const struct pen__report *report,
                               struct pen_table *out);
 
-/* What interrupted the runs. */
+/* Makes the table of events that interrupted the runs. */
 void pen__report_fault_table(const struct pen__report *report,
                              struct pen_table *out);
 
@@ -42,7 +45,10 @@ void pen__report_fault_table(const struct pen__report *report,
 void pen__report_round_table(const struct pen__report *report,
                              struct pen_table *out);
 
-/* What could not be told, and the option that would have given it. */
+/*
+ * Makes the table of parts that are missing, and the option that would have
+ * recorded each.
+ */
 void pen__report_missing_table(const struct pen__report *report,
                                struct pen_table *out);
 

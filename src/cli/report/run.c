@@ -24,7 +24,7 @@ static pen_status load_trace(struct pen__report_run *run, const char *folder,
     return status;
 }
 
-/* What is not there is left out, but something must be. */
+/* Loads the parts of a run that exist; there must be at least one. */
 static pen_status load_run(struct pen__report_run *run, struct pen_text *why)
 {
     struct pen_text path = PEN_TEXT_EMPTY;
@@ -62,7 +62,9 @@ static pen_status load_run(struct pen__report_run *run, struct pen_text *why)
     return status;
 }
 
-/* A run that goes on has lasted until its log was written last. */
+/*
+ * Extends a run that continues: it has lasted until its log was written last.
+ */
 static void stretch(struct pen__report_run *run)
 {
     struct pen_text path = PEN_TEXT_EMPTY;
@@ -142,7 +144,10 @@ struct pen_run_parts pen__report_run_parts(const struct pen__report_run *run)
                                   run->ranks, run->events};
 }
 
-/* The last names of the path, without slashes behind; false: it is all. */
+/*
+ * Makes a label of the last names of the path, without trailing slashes; false:
+ * that is the whole path.
+ */
 static bool name_run(struct pen__report_run *run, size_t num_names)
 {
     size_t end = strlen(run->path);

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* What is read of one RUN of penstock report; all owned but the path. */
+/* The parts of one RUN of penstock report; all owned but the path. */
 struct pen__report_run {
     const char *path;
     struct pen_text label; /* in tables and legends */
@@ -20,11 +20,11 @@ struct pen__report_run {
 };
 
 /*
- * Takes a folder of `penstock train --run`, a run log, or the folder of a
+ * Loads a folder of `penstock train --run`, a run log, or the folder of a
  * trace. Events of a supervisor are those in the folder, or in the folder of
- * --save that the log names. Of a run the trace may be of no use, since it was
- * killed, and is then left out, as are events that cannot be read; anything
- * else that is wrong is refused. Release in any case.
+ * --save that the log names. The trace of a killed run may be useless, and is
+ * then left out, as are events that cannot be read; any other error is refused.
+ * Release in any case.
  */
 pen_status pen__report_run_load(struct pen__report_run *run, const char *path,
                                 struct pen_text *why);
@@ -33,7 +33,10 @@ void pen__report_run_release(struct pen__report_run *run);
 /* Borrowed from the run. */
 struct pen_run_parts pen__report_run_parts(const struct pen__report_run *run);
 
-/* The last names of each path, as many as tell them apart. */
+/*
+ * Labels the runs by the last names of their paths, as many as make them
+ * differ.
+ */
 void pen__report_name_runs(struct pen__report_run *runs, size_t count);
 
 #endif

@@ -26,7 +26,7 @@ void pen__add_bytes(struct pen_text *out, uint64_t bytes)
 
 /* ---- side by side ---- */
 
-/* A value with so many decimals; "-" for what is not known. */
+/* Adds a value with `decimals` decimals; "-" if it is unknown. */
 static void add_real(struct pen_table *out, int decimals, double value)
 {
     if (isnan(value))
@@ -52,7 +52,7 @@ static void add_count(struct pen_table *out, uint64_t count)
         pen_table_add(out, "%" PRIu64, count);
 }
 
-/* A loss that is not a number is told, one that is not there is not. */
+/* Adds a loss; one that is not a number is shown, a missing one is not. */
 static void add_loss(struct pen_table *out, const struct pen_summary *summary)
 {
     if (summary->num_steps > 0 && isnan(summary->loss))
@@ -311,7 +311,7 @@ static bool is_place(const char *name)
     return false;
 }
 
-/* What one run has under this name, as it was typed; "" for nothing. */
+/* Adds the setting of one run by its name, as it was typed; "" for nothing. */
 static void add_setting(const struct pen__report_run *run, const char *name,
                         struct pen_text *out)
 {

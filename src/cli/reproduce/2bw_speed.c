@@ -109,7 +109,7 @@ static pen_status time_layout(struct pen_setting *setting, uint32_t speed,
     return PEN_OK;
 }
 
-/* Of `only` stages; 0: of any number. */
+/* Finds the best layout of `only` stages; 0: of any number. */
 static pen_status find_best(struct pen_setting *setting, uint32_t speed,
                             uint32_t batch, uint32_t only,
                             struct pen__2bw_layout *best)

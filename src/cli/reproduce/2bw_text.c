@@ -13,7 +13,7 @@
 
 enum { MOST_TEXT = 1 << 26, LEAST_TEXT = 20000, SEQUENCE = 32 };
 
-/* Behind the end of the line at `at`. */
+/* Returns the end of the line at `at`, past its newline. */
 static size_t line_end(const struct pen_text *text, size_t at)
 {
     const char *begin = pen_text_string(text);
@@ -21,7 +21,7 @@ static size_t line_end(const struct pen_text *text, size_t at)
     return end == NULL ? text->length : (size_t)(end - begin) + 1;
 }
 
-/* The text that is trained on, and behind it the part that is judged by. */
+/* Writes the text for training, or the part after it for judging. */
 static pen_status write_text(struct pen__2bw *it, const char *name,
                              const struct pen_text *text, size_t first,
                              size_t count, struct pen_text *why)

@@ -29,7 +29,7 @@ void pen__words_release(struct pen__words *words);
  */
 struct pen__jobs {
     const char *folder;   /* exists; borrowed */
-    const char *launcher; /* "mpirun"; may have words behind it; borrowed */
+    const char *launcher; /* "mpirun"; may include arguments; borrowed */
     double total_weight;
     uint32_t num_jobs;
     uint32_t num_done;

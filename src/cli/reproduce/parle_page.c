@@ -178,7 +178,7 @@ static json_t *results_json(const struct results *results, const char *verdict)
 
 /* ---- the page ---- */
 
-/* Larger errors are left out, so that the last ones can be told apart. */
+/* Larger errors are not drawn, so that the last ones can be distinguished. */
 #define MOST_DRAWN 8
 
 /* Mean and spread of a contender over the seconds on the middle link. */

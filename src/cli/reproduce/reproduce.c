@@ -1,6 +1,6 @@
 /*
- * penstock reproduce: runs the experiment of a paper that Penstock stands on,
- * and writes a page with the claim, what was run, the figures with their
+ * penstock reproduce: runs the experiment of a paper on which Penstock is
+ * built, and writes a page with the claim, the runs, the figures with their
  * intervals and a verdict.
  */
 #include "cli/reproduce/reproduce.h"

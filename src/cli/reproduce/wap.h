@@ -23,7 +23,7 @@ struct pen__wap_workload {
     uint32_t batch;    /* of a step */
 };
 
-/* The best layout of replicas on so many devices. */
+/* The best layout of replicas on a number of devices. */
 struct pen__wap_point {
     double step_sec; /* 0: the number does not divide the batch, or no memory */
     double joules;   /* of a sample */

@@ -17,7 +17,7 @@ int pen__ring_status(const char *address, const char *key, const char *keys);
 int pen__ring_evict(const char *address, const char *island, const char *key,
                     const char *keys);
 
-/* What a record says, as text and as stores keep it. */
+/* The contents of a record, as text and as stores keep it. */
 void pen__ring_add_record(const struct pen_ring_record *record,
                           uint64_t revision, struct pen_text *out);
 json_t *pen__ring_record_json(const struct pen_ring_record *record,

@@ -12,7 +12,7 @@
 
 #define MOST_TOLD 20u /* mistakes; after that only their number */
 
-/* What is wrong at a byte of the file. */
+/* A mistake at a byte of the file. */
 struct mistake {
     size_t at;
     unsigned rule;
@@ -190,7 +190,10 @@ static json_t *mistake_json(const struct mistake *it)
     return object;
 }
 
-/* A file that is no schedule has one mistake, and no rule that it breaks. */
+/*
+ * Describes a file that is not a schedule: it has one mistake, and breaks no
+ * rule.
+ */
 static json_t *unread_json(const struct pen_text *why)
 {
     const char *words = pen_text_string(why);

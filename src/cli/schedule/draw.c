@@ -85,7 +85,9 @@ static pen_status load(const struct pen__schedule_args *args, const char *path,
                             : status;
 }
 
-/* Schedules of one name are told apart by their files. */
+/*
+ * Prepares a drawing. The names of the files distinguish schedules of one name.
+ */
 static pen_status prepare(const struct pen__schedule_args *args, size_t index,
                           struct drawing *drawing, struct pen_text *why)
 {

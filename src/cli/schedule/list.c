@@ -1,13 +1,16 @@
 /*
- * penstock schedule list: what can be made, by whom it was published, and what
- * it needs.
+ * penstock schedule list: schedules that can be made, their authors, and
+ * the options that they need.
  */
 #include "cli/schedule/schedule.h"
 
 #include "base/table.h"
 #include "cli/program/answer.h"
 
-/* Options of `penstock schedule make` beside --stages and --microbatches. */
+/*
+ * Options of `penstock schedule make` in addition to --stages and
+ * --microbatches.
+ */
 static json_t *options_json(const struct pen_generator *generator)
 {
     const struct {

@@ -33,8 +33,8 @@ static int refuse_useless(const struct pen__schedule_args *args,
 }
 
 /*
- * A generator is told of --chunks and --slices when they are free to choose;
- * otherwise what it made must agree with what was asked.
+ * Checks the shape. A generator gets --chunks and --slices when they are free
+ * to choose; otherwise its schedule must agree with the options.
  */
 static pen_status check_shape(const struct pen__schedule_args *args,
                               const struct pen_schedule *schedule,

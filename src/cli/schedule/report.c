@@ -1,6 +1,4 @@
-/*
- * What several commands say about a timed schedule.
- */
+/* The description of a timed schedule, as several commands print it. */
 #include "cli/schedule/schedule.h"
 
 struct pen__summary pen__summarise(const struct pen_timing *timing)

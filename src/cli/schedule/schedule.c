@@ -192,7 +192,7 @@ static double at_least_one(uint32_t count)
     return count == 0 ? 1 : count;
 }
 
-/* Of this machine, and not more than half of what addresses can say. */
+/* Returns the memory of this machine, at most half of the address space. */
 static double memory_bytes(void)
 {
     double pages = (double)sysconf(_SC_PHYS_PAGES);
@@ -208,7 +208,7 @@ static double memory_bytes(void)
 static pen_status check_size(const struct pen_generator_args *args,
                              struct pen_text *why)
 {
-    /* Six ops of 16 bytes, before and behind lowering; measured as 190. */
+    /* Six ops of 16 bytes, before and after lowering; measured as 190. */
     const double bytes_per_cell = 190;
     double bytes = bytes_per_cell * args->ranks * args->microbatches *
                    at_least_one(args->chunks) * at_least_one(args->slices) *

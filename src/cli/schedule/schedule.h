@@ -50,7 +50,7 @@ struct pen__schedule_args {
     bool recomputes;
     bool has_all_ranks;
     bool is_forced;
-    struct pen__rest words; /* what stands on the line beside the options */
+    struct pen__rest words; /* the words other than options */
     enum pen__schedule_verb verb;
     struct pen_costs costs; /* of costs_text and memory_text */
     bool has_memory;        /* one of them names the memory of the ops */
@@ -60,7 +60,7 @@ struct pen__schedule_args {
 size_t pen__schedule_fields(enum pen__schedule_verb verb,
                             struct pen__field out[PEN__FIELDS_MAX]);
 
-/* Behind the last word of the line: what is missing, and the costs. */
+/* Checks after the last word which options are missing, and reads the costs. */
 void pen__schedule_check_args(void *args, const struct argp_state *state);
 
 /* --costs as given, or the default in the same form. */
@@ -92,7 +92,7 @@ void pen__report_lowered(const char *path);
 /* Says on stderr that the schedule was written, unless to stdout. */
 void pen__report_written(const struct pen_schedule *schedule, const char *path);
 
-/* What a line about a timed schedule says. */
+/* The figures of a line about a timed schedule. */
 struct pen__summary {
     uint32_t fullest; /* rank that holds the most activations */
     double peak;      /* of that rank, in A */

@@ -73,7 +73,7 @@ static void tell_report(const struct pen_search_report *report)
             (unsigned long long)report->moves_tried);
 }
 
-/* What 1F1B needs, when the user gives no limit. */
+/* Returns the memory that 1F1B needs, when the user gives no limit. */
 static double choose_limit(const struct pen__schedule_args *args)
 {
     if (args->memory_limit != 0)

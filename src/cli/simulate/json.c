@@ -1,4 +1,4 @@
-/* What a simulation found, as JSON (docs/formats.md). */
+/* The results of a simulation, as JSON (docs/formats.md). */
 #include "cli/simulate/print.h"
 
 #include "sim/mapping.h"
@@ -10,7 +10,7 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* Nobody is null. */
+/* Prints a missing rank as null. */
 static json_t *rank_json(uint32_t rank)
 {
     return rank == UINT32_MAX ? json_null() : number(rank);

@@ -9,7 +9,10 @@
 
 /* ---- seconds ---- */
 
-/* Of one micro-batch; the table has those of one op, a slice. */
+/*
+ * Replaces the seconds of a stage: those of one micro-batch; the table has
+ * those of one op, a slice.
+ */
 static void replace_stage(const struct pen_cost *cost, uint32_t num_slices,
                           struct pen_simulated_stage *stage,
                           struct pen_cost *timed)
@@ -41,7 +44,7 @@ static pen_status replace_costs(struct pen__simulate_job *job, const char *text,
     return status;
 }
 
-/* What the planner says of the seconds of a file. */
+/* Times the schedule of a file with the planner. */
 static pen_status time_schedule(struct pen__simulate_job *job,
                                 struct pen_text *why)
 {

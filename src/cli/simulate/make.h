@@ -32,7 +32,10 @@ pen_status pen__simulate_job_make(struct pen__simulate_job *job,
                                   struct pen_text *why);
 void pen__simulate_job_close(struct pen__simulate_job *job);
 
-/* Seconds of a step: of those behind the first, where there are several. */
+/*
+ * Returns the seconds of a step: of those after the first, where there are
+ * several.
+ */
 double pen__simulate_step_sec(const struct pen_sim_result *result);
 
 #endif

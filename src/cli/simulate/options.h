@@ -6,7 +6,7 @@
 #include "sim/disturbance.h"
 #include "sim/platform.h"
 
-/* What a sweep varies: name, what it means. */
+/* The quantity that a sweep varies: its name and its option. */
 #define PEN_SWEEP_TABLE(X)                                                     \
     X(RANK, "slow-rank") /* factor of a rank, RANK@ before the numbers */      \
     X(LINK, "slow-link") /* factor of a link, NAME@ before the numbers */      \
@@ -60,7 +60,7 @@ struct pen__simulate_args {
     struct pen__list slow_links;
     struct pen__list failures;
     struct pen__list background;
-    /* What the words above say. */
+    /* The values of the words above. */
     struct pen_disturbances disturbances;
     struct pen_sim_topology topology;
     struct pen__sweep sweep;

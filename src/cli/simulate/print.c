@@ -1,4 +1,4 @@
-/* What a simulation found, in words. */
+/* The results of a simulation, in words. */
 #include "cli/simulate/print.h"
 
 #include "base/table.h"
@@ -57,7 +57,7 @@ static double seconds_at(const struct pen_rank_seconds *rank, int spending)
     return *(const double *)(const void *)((const char *)rank + offset);
 }
 
-/* What is left of the run. */
+/* Returns the rest of the run's seconds. */
 static double other_of(const struct pen_rank_seconds *rank, double all_sec)
 {
     for (int i = 0; i < PEN__SIM_OTHER; i++)
@@ -158,7 +158,10 @@ static void print_rank(const struct pen__simulate_job *job, uint32_t rank,
                  pen_mesh_row(mesh, rank), pen_mesh_replica(mesh, rank));
 }
 
-/* Those that fail by the options, and so wait for nobody. */
+/*
+ * Returns whether a rank fails by the options, and therefore waits for no
+ * other.
+ */
 static bool is_gone(const struct pen_disturbances *all, uint32_t rank)
 {
     char name[sizeof all->failures[0].name];
@@ -177,7 +180,7 @@ static void print_failures(const struct pen_disturbances *all,
                      all->failures[i].at_sec);
 }
 
-/* What failed, and who waits for whom, one line each. */
+/* Prints what failed, and which rank waits for which, one line each. */
 static void print_stuck(const struct pen__simulate_report *report,
                         struct pen_text *out)
 {
@@ -230,7 +233,10 @@ static void print_contention(const struct pen__simulate_report *report,
                  fullest->name, 100 * fullest->utilisation);
 }
 
-/* The planner knows of no disturbance: it stands beside the plain run. */
+/*
+ * Prints the step. The planner does not predict disturbances, so its figure is
+ * compared with the undisturbed run.
+ */
 static void print_step(const struct pen__simulate_report *report,
                        struct pen_text *out)
 {

@@ -4,7 +4,7 @@
 #include "cli/program/progress.h"
 #include "cli/simulate/make.h"
 
-/* Runs of one plan, with a line on the terminal that tells how far they are. */
+/* Runs of one plan, with a line on the terminal that shows their progress. */
 struct pen__simulate_runs {
     struct pen__simulate_job *job; /* borrowed */
     struct pen__progress progress;

@@ -44,7 +44,7 @@ static pen_status save_trace(const struct pen__simulate_job *job,
 
 /* ---- the runs ---- */
 
-/* What was run; undisturbed only where there is something to compare. */
+/* The runs; the undisturbed one only where it is compared with another. */
 struct outcome {
     struct pen_sim_result result;
     struct pen_sim_result plain;

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What one run found; NaN seconds: it got stuck. */
+/* The result of one run; NaN seconds: it got stuck. */
 struct point {
     double strength;
     double step_sec;

@@ -1,6 +1,6 @@
 /*
- * penstock sync list: methods and compressors, by whom they were published,
- * what they send and keep, and their options.
+ * penstock sync list: methods and compressors, their authors, the bytes that
+ * they send and keep, and their options.
  */
 #include "cli/sync/sync.h"
 
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* ---- the case that figures are told for ---- */
+/* ---- the case for which figures are printed ---- */
 
 static const size_t shapes[1][2] = {{1024, 1024}};
 

@@ -1,4 +1,4 @@
-/* What `penstock sync compare` compares: the model, the link and the step. */
+/* The setting of `penstock sync compare`: the model, the link and the step. */
 #include "cli/sync/sync.h"
 
 #include "base/units.h"

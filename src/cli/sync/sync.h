@@ -38,7 +38,7 @@ struct pen__sync_args {
 int pen__sync_list(const struct pen__sync_args *args);
 int pen__sync_compare(const struct pen__sync_args *args);
 
-/* What is compared; the shapes are owned. */
+/* The setting of a comparison; the shapes are owned. */
 struct pen__sync_setting {
     struct pen_replica_setting setting;
     struct pen_replica_shapes shapes;

@@ -129,7 +129,7 @@ void pen__calls_print(const struct pen__calls_view *view, bool with_all_ranks,
     print_ranks(view, with_all_ranks, out);
 }
 
-/* What was assumed, for stderr and for "notes". */
+/* Lists the assumptions, on stderr and for "notes". */
 static void tell_notes(const struct pen_calls *calls)
 {
     for (uint32_t i = 0; i < calls->num_ranks; i++) {

@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* What is known of the calls of a job. */
+/* The calls of a job, and the facts derived from them. */
 struct pen__calls_view {
     struct pen_calls calls;
     struct pen_meetings meetings;

@@ -1,4 +1,4 @@
-/* What view says about records of communication, as JSON. */
+/* The view of records of communication, as JSON. */
 #include "cli/view/calls.h"
 
 #include "cli/program/cli.h"

@@ -1,6 +1,6 @@
 /*
- * penstock view: what a traced training did, beside what was predicted; what is
- * predicted of a plan; or what went wrong in records of other programs.
+ * penstock view: a traced training compared with its prediction; the prediction
+ * of a plan; or faults in the records of other programs.
  */
 #include "cli/program/cli.h"
 

@@ -1,6 +1,6 @@
 /*
- * Command lines by getopt_long(), with argp's interface and its words. What
- * stands in argv may change places: options first, as GNU's does it.
+ * Command lines by getopt_long(), with argp's interface and its words. The
+ * words of argv may change places: options first, as in GNU's.
  */
 #include <argp.h>
 
@@ -43,7 +43,10 @@ static void add_name(struct lists *lists, size_t *count, const char *name,
             .val = key};
 }
 
-/* A colon first: getopt_long() prints nothing and tells what is missing. */
+/*
+ * Lists the options, after a colon: then getopt_long() prints nothing and
+ * returns which argument is missing.
+ */
 static void list_options(const struct argp *argp, unsigned flags,
                          struct lists *lists)
 {
@@ -129,7 +132,7 @@ void argp_help(const struct argp *argp, FILE *stream, unsigned flags,
         fprintf(stream, "\n%s\n", second + 1);
 }
 
-/* What getopt_long() stumbled over. */
+/* Refuses the word that getopt_long() did not accept. */
 static void refuse(const struct argp_state *state, int letter)
 {
     const char *word = state->argv[optind - 1];

@@ -50,13 +50,13 @@ struct argp_state {
 #define ARGP_KEY_END 0x1000001
 #define ARGP_KEY_NO_ARGS 0x1000002
 
-/* Words that are no options are handed over where they stand. */
+/* Words other than options are handed over in their place. */
 #define ARGP_IN_ORDER 0x08
 
 #define ARGP_HELP_STD_HELP 0x7a
 #define ARGP_HELP_EXIT_OK 0x100
 
-/* Of a command line that cannot be read. */
+/* The exit code for a command line that cannot be read. */
 extern error_t argp_err_exit_status;
 
 error_t argp_parse(const struct argp *argp, int argc, char **argv,

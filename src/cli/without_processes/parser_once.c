@@ -1,4 +1,7 @@
-/* A program that is never one of several ranks tells its errors itself. */
+/*
+ * Errors of a program that is never one of several ranks: it prints them
+ * itself.
+ */
 #include "cli/program/parser_once.h"
 
 void pen__once_begin(void)
