@@ -1,8 +1,8 @@
 /*
- * Events of traces in Chrome's format, as torch.profiler and others write
- * them. A call may stand there several times: as a kernel on the device, as
- * PyTorch's note of the parameters, and as an annotation. Only the best kind
- * that a file has is kept.
+ * Events of traces in Chrome's format, as torch.profiler and others write them.
+ * A call may occur there several times: as a kernel on the device, as PyTorch's
+ * note of the parameters, and as an annotation. Only the best kind that a file
+ * has is kept.
  */
 #include "calls/reader.h"
 #include "calls/tensors.h"

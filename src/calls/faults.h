@@ -50,7 +50,7 @@ pen_status pen_call_faults_find(const struct pen_meetings *meetings,
                                 struct pen_text *why);
 void pen_call_faults_release(struct pen_call_faults *faults);
 
-/* One sentence or two: who, what, where. */
+/* Adds one or two sentences that say which rank is wrong, how, and where. */
 void pen_call_fault_add_words(const struct pen_meetings *meetings,
                               const struct pen_call_fault *fault,
                               struct pen_text *out);

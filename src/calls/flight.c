@@ -56,7 +56,7 @@ static uint32_t site_of(struct pen_call_rank *rank, const json_t *frames)
     return 0;
 }
 
-/* "send 0->1" and "recv 1<-0": the number behind the arrow. */
+/* Reads the number after the arrow in "send 0->1" and "recv 1<-0". */
 static bool read_peer(const char *name, uint32_t *out)
 {
     const char *arrow = strstr(name, "->");

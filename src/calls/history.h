@@ -4,9 +4,9 @@
 #include "calls/calls.h"
 
 /*
- * Programs that train repeat their calls step by step. What comes next after
- * a list of calls is what came after the longest stretch that is equal to the
- * end of the list.
+ * Predicts the next calls of programs that train, which repeat their calls step
+ * by step: after a list of calls follow those that followed the longest earlier
+ * stretch that equals the end of the list.
  */
 
 /* Whether two ranks' calls can be the same collective. */

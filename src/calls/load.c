@@ -86,8 +86,10 @@ static void count_world(struct pen_calls *calls)
         calls->world = last + 1;
 }
 
-/* Where no file says who is in a group: all ranks, for group 0; else those
- * that call it. */
+/*
+ * Fills in the members of groups that no file lists: all ranks for group 0; for
+ * any other, the ranks that call it.
+ */
 static pen_status fill_groups(struct pen_calls *calls)
 {
     for (uint32_t i = 0; i < calls->num_groups; i++) {

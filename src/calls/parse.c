@@ -21,7 +21,10 @@ struct file {
 
 /* ---- the rank in a name */
 
-/* The number behind the last "rank" of a name: "rank_3", "rank-3", "rank3". */
+/*
+ * Reads the number after the last "rank" of a name: "rank_3", "rank-3",
+ * "rank3".
+ */
 static bool number_behind_rank(const char *name, uint64_t *out)
 {
     bool is_found = false;

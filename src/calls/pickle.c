@@ -4,7 +4,7 @@
  * Values lie on a stack; MARK remembers a height, and the opcodes that end a
  * list or a dict take everything above it. The memo keeps values by number.
  *
- * What holds, so that no container ever holds itself:
+ * Invariants, so that no container ever holds itself:
  *   1. Only the slot in which a container was made (is_open) may grow it.
  *   2. A container that the memo gives out, or that goes into another, grows
  *      no more: its slot is closed.
@@ -108,7 +108,7 @@ static pen_status push_container(struct machine *machine, json_t *value)
     return status;
 }
 
-/* Nothing can be added to a container behind this. */
+/* Closes a slot: nothing can be added to its container any more. */
 static void close_slot(struct machine *machine, struct slot *slot)
 {
     if (slot->is_open && slot->memo != NO_MEMO) {

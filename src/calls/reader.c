@@ -1,4 +1,4 @@
-/* What the readers of one rank's file share. */
+/* The common part of the readers of one rank's file. */
 #include "calls/reader.h"
 
 #include "base/room.h"

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-/* What the readers of one rank's file share. */
+/* The common part of the readers of one rank's file. */
 
 #define PEN__NO_RANK UINT32_MAX
 

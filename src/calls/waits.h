@@ -4,11 +4,11 @@
 #include "calls/meetings.h"
 
 /*
- * Who waited for whom. In a collective that needs all ranks, each of them
- * waits until the last has called; a receive waits until the send is called.
- * The first meeting of a group is left out: it waits for the start of the
- * processes or of the recorder. So are operations with a root, which do not
- * keep all ranks waiting.
+ * Finds which rank waited for which. In a collective that needs all ranks, each
+ * of them waits until the last has called; a receive waits until the send is
+ * called. The first meeting of a group is left out: it waits for the start of
+ * the processes or of the recorder. Operations with a root are left out, too,
+ * since they do not keep all ranks waiting.
  *
  * Clocks. Ranks of one host have one clock. Between hosts clocks are believed
  * unless most collectives would have ended on one rank before the other began;

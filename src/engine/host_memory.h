@@ -20,7 +20,7 @@ uint64_t pen_host_mark(struct pen_engine *engine);
 bool pen_host_is_reached(struct pen_engine *engine, uint64_t mark);
 const char *pen_host_fault(struct pen_engine *engine);
 
-/* Of what was changed where it lies, or elsewhere. */
+/* Writes a part of a parameter that was changed in place, or elsewhere. */
 void pen_host_parameter_write(struct pen_engine *engine,
                               struct pen_parameter *parameter,
                               enum pen_parameter_part part, size_t first,

@@ -28,7 +28,7 @@ struct pen_mirror {
     void *at;
     void *staging; /* NULL where memory is the host's */
     size_t bytes;  /* of staging */
-    uint64_t mark; /* behind the last read or write of staging */
+    uint64_t mark; /* of the last read or write of staging */
 };
 
 /* For pieces of up to `count` stats. Release in any case. */
@@ -56,8 +56,8 @@ void *pen_mirror_show(struct pen_mirror *mirror,
                       const struct pen_mirror_piece *piece);
 
 /*
- * Writes the piece back. After a change of a value its parameter has to be
- * told: parameter_value_changed().
+ * Writes the piece back. After a change of a value, call
+ * parameter_value_changed() for its parameter.
  */
 void pen_mirror_put(struct pen_mirror *mirror);
 

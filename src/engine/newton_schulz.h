@@ -9,9 +9,10 @@
  *
  *   A = X X^T,   X <- a X + (b A + c A A) X
  *
- * five times, which brings its singular values near 1. Of a matrix with more
- * rows than columns A is X^T X and stands on the right: A is the smaller of the
- * two. Engines compute all of it in the master type; torch rounds to bf16.
+ * five times, which brings its singular values near 1. For a matrix with more
+ * rows than columns A is X^T X and multiplies from the right: A is the smaller
+ * of the two. Engines compute all of it in the master type; torch rounds to
+ * bf16.
  */
 #define PEN_NEWTON_SCHULZ_A 3.4445
 #define PEN_NEWTON_SCHULZ_B (-4.7750)

@@ -35,7 +35,7 @@ static void fill_lists(struct pen_graph *graph, const struct pen_edge *edges)
         graph->out[--graph->out_begin[edges[i].from + 1]] = edges[i].to;
         graph->in[--graph->in_begin[edges[i].to + 1]] = edges[i].from;
     }
-    /* Each begin stands one place too late now. */
+    /* Each begin is one place too far now. */
     for (uint32_t i = 0; i < graph->num_nodes; i++) {
         graph->out_begin[i] = graph->out_begin[i + 1];
         graph->in_begin[i] = graph->in_begin[i + 1];

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /*
- * A directed graph without cycles, over nodes 0 to num_nodes - 1: what runs
- * before what. Files of other projects that describe a network as a graph
- * become one of these and a table of their own beside it.
+ * A directed graph without cycles, over nodes 0 to num_nodes - 1: its edges say
+ * which node runs before which. Files of other projects that describe a network
+ * as a graph become one of these and a table of their own.
  */
 
 #define PEN_GRAPH_MAX_NODES 65536u
@@ -27,14 +27,14 @@ struct pen_graph {
     uint32_t *out;       /* (num_edges), heads in the order of the edges */
     uint32_t *in_begin;
     uint32_t *in;
-    uint32_t *order; /* (num_nodes), every node behind those before it */
+    uint32_t *order; /* (num_nodes), every node after those it depends on */
 };
 
 /*
- * Copies the edges. `order` follows a branch to its end before it takes the
- * next one, so that nodes of one branch are neighbours.
+ * Makes a graph with a copy of the edges. `order` follows a branch to its end
+ * before it takes the next one, so that nodes of one branch are neighbours.
  *
- * INVALID when an end is no node, or when a node runs before itself.
+ * INVALID when an end is not a node, or when a node runs before itself.
  */
 pen_status pen_graph_init(struct pen_graph *graph, uint32_t num_nodes,
                           const struct pen_edge *edges, uint32_t num_edges,

@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 
 /*
- * What JSON files of other planners have in common: "nodes", each with an "id",
+ * The common part of JSON files of other planners: "nodes", each with an "id",
  * and "edges", each from a "sourceId" to a "destId".
  */
 struct pen__graph_json {
@@ -17,7 +17,7 @@ struct pen__graph_json {
     struct pen_edge *ends; /* (num_edges), by number of node */
 };
 
-/* What ids may be, and other numbers that stand for something. */
+/* The limit of ids, and of other numbers that mean something. */
 #define PEN__GRAPH_MAX_ID 0x7fffffffu
 
 /* On failure there is nothing to release. */

@@ -37,7 +37,7 @@ static pen_status refuse(const struct reader *reader, const char *what)
     return PEN_INVALID;
 }
 
-/* Ends the word before the separator and returns what is behind it. */
+/* Ends the word before the separator and returns the text after it. */
 static char *split(char *text)
 {
     char *found = strstr(text, SEPARATOR);
@@ -47,7 +47,7 @@ static char *split(char *text)
     return found + strlen(SEPARATOR);
 }
 
-/* "key=" must be at *at; reads the number behind it. */
+/* Reads the number after "key=", which must be at *at. */
 static bool read_number(char **at, double most, double *out)
 {
     char *end = NULL;

@@ -8,7 +8,7 @@
  *  "edges": [{"sourceId": 0, "destId": 1, "communicationCost": bytes}]}
  *
  * The key of a list of modes is the number of devices; those of syncTimeFw and
- * syncTimeBw are the nodes before and behind, one for each edge.
+ * syncTimeBw are the nodes before and after it, one for each edge.
  */
 #include "graph/piper_profile.h"
 
@@ -244,7 +244,9 @@ static pen_status add_edge_bytes(struct reader *reader)
     return PEN_OK;
 }
 
-/* Two edges with the same ends could not be told apart by their modes. */
+/*
+ * Refuses two edges with the same ends: their modes could not be distinguished.
+ */
 static pen_status check_edges(const struct reader *reader)
 {
     const struct pen_graph *graph = &reader->profile->graph;

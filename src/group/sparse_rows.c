@@ -41,7 +41,7 @@ size_t pen_sparse_rows_most(size_t rows, size_t width)
     return WORD + rows * row_bytes(width);
 }
 
-/* With so many rows. */
+/* Returns the bytes of a message that sends this many rows. */
 static size_t message_bytes(size_t sent, size_t width)
 {
     return WORD + sent * (WORD + row_bytes(width));

@@ -9,9 +9,9 @@
  *
  *   | number of rows sent, 4 bytes | their indices, 4 bytes each | the rows |
  *
- * A row is left out if all its bits are zero: what comes out has the bits of
- * what went in. Of `rows` rows a share a pays if a (4 width + 4) < 4 width;
- * else all are sent, with a number that no piece has.
+ * A row is left out if all its bits are zero: unpacking is bit-identical.
+ * Sending a share a of the rows pays if a (4 width + 4) < 4 width; else all are
+ * sent, with a number that no piece has.
  */
 
 /* Bytes of a message, at most. */
@@ -21,7 +21,7 @@ size_t pen_sparse_rows_most(size_t rows, size_t width);
 size_t pen_sparse_rows_pack(const float *from, size_t rows, size_t width,
                             void *message);
 
-/* Of one that was packed. */
+/* Returns the bytes of a packed message. */
 size_t pen_sparse_rows_bytes(const void *message, size_t rows, size_t width);
 
 /* All rows; those that were left out are zero. They may not overlap. */

@@ -12,7 +12,9 @@ static uint32_t in_all(const struct pen_subgroup *it, uint32_t member)
     return it->first + member * it->stride;
 }
 
-/* The whole has lost a member, who may be none of these. */
+/*
+ * Passes on the loss of a member of the whole, which may not be in this group.
+ */
 static pen_status pass_on(struct pen_subgroup *it, pen_status status)
 {
     if (status != PEN_LOST)

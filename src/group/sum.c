@@ -125,7 +125,7 @@ void pen_sum_free(struct pen_sum *sum)
     free(sum);
 }
 
-/* ---- going on ---- */
+/* ---- progress ---- */
 
 void pen_sum_begin(struct pen_sum *sum, const struct pen_sum_job *job)
 {

@@ -4,13 +4,13 @@
 #include "group/group.h"
 
 /*
- * A sum over the members of a group, without waiting: it is begun, polled
- * while other work goes on, and over when poll says so. One object carries one
- * sum at a time; every member begins the same ones in the same order.
+ * A sum over the members of a group, without waiting: it is begun, polled while
+ * other work continues, and over when poll says so. One object carries one sum
+ * at a time; every member begins the same ones in the same order.
  *
  * Numbers are added in the order of the tree (tree.h) on every route but the
- * fast one, so that all members have the same bits, whatever the timing, and
- * those of one process that adds in this order.
+ * fast one, so that the sum is bit-identical on all members, whatever the
+ * timing, and to one process that adds in this order.
  *
  *   SHARES  member k adds share k of the array, and sends it back: 2 (n-1) / n
  *           of it is sent. Long shares take turns, so that a member sends to
@@ -19,7 +19,7 @@
  *   OWNER   one member adds all of it. Rows that are zero may stay where they
  *           are (sparse_rows.h): zeros are filled in before they are added
  *   HOPS    up the tree to member 0 and down again: 2 log2 n messages of the
- *           whole array one behind another, for few numbers and many members
+ *           whole array one after another, for few numbers and many members
  *   FAST    in whatever order is fast. Members whose number is a power of two
  *           halve the array with ever farther partners and double it again;
  *           others pass parts round a ring. Either way a member sends
@@ -28,11 +28,12 @@
  *           alone takes half as long again on ranks that share cores
  *           (bench/train_all_reduce)
  *
- * Members may have several leaves of the tree each, in order. What a member has
- * is then the sums of the nodes that its leaves make up (pen_tree_node()).
+ * Members may have several leaves of the tree each, in order. A member then
+ * contributes the sums of the nodes that its leaves make up (pen_tree_node()).
  *
- * Each has two halves: sums to those who add them up, and from them to all. A
- * sum may go one of them alone; HOPS goes both.
+ * Each sum has two halves: the first collects numbers where they are added, the
+ * second returns the results to all. A job may run one half alone; HOPS runs
+ * both.
  */
 struct pen_sum;
 
@@ -76,18 +77,22 @@ struct pen_sum_job {
     uint32_t owner;       /* on the route of that name */
     size_t width;         /* of rows that may stay when they are zero, or 0 */
     size_t element_bytes; /* of a phantom */
-    uint32_t further_channel; /* the second half goes on so much further */
+    /* the second half uses a channel that is this much higher */
+    uint32_t further_channel;
 };
 
 void pen_sum_begin(struct pen_sum *sum, const struct pen_sum_job *job);
 
-/* Goes on as far as it can. PEN_OK when none is under way; PEN_BUSY; PEN_LOST.
+/*
+ * Advances as far as possible. PEN_OK when no sum is under way; PEN_BUSY;
+ * PEN_LOST.
  */
 pen_status pen_sum_poll(struct pen_sum *sum);
 
 /*
- * Of HOPS the sums are there before this member's last messages have left: the
- * next may begin when they have. True at once for all others.
+ * Returns whether this member's last messages have left, so that the next sum
+ * may begin. With HOPS the result is known earlier; for all other routes this
+ * is true at once.
  */
 bool pen_sum_is_quiet(struct pen_sum *sum);
 

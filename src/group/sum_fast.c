@@ -40,8 +40,8 @@ size_t pen__sum_fast_staged(const struct pen_sum_options *options)
 /* ---- halves ---- */
 
 /*
- * The range of a member after so many steps: the low half where its bit is 0.
- * The first step, which sends most, has the lowest bit: members with
+ * Returns the range of a member after this many steps: the low half where its
+ * bit is 0. The first step, which sends most, has the lowest bit: members with
  * neighbouring numbers are near each other.
  */
 static struct pen__range half_at(const struct pen_sum *sum, uint32_t member,
@@ -82,7 +82,10 @@ static struct pen__range part_of(const struct pen_sum *sum, uint32_t part)
     return (struct pen__range){first, each + (part < more ? 1 : 0)};
 }
 
-/* Behind the first half a member has the part of the next one. */
+/*
+ * Returns the move of a step. After the first half a member has the part of the
+ * next one.
+ */
 static struct move pass_on(const struct pen_sum *sum, uint32_t step,
                            bool is_gathering)
 {

@@ -5,7 +5,7 @@
 
 enum pen__sum_state {
     PEN__SUM_IDLE,
-    PEN__SUM_IN,   /* numbers go to those who add them */
+    PEN__SUM_IN,   /* numbers travel to the members that add them */
     PEN__SUM_OUT,  /* sums go back */
     PEN__SUM_LAST, /* of HOPS: they are here, and leave for further members */
 };

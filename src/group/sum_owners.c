@@ -81,7 +81,7 @@ static void receive(struct pen_sum *sum, uint32_t from, uint32_t channel,
                           &sum->receives[from * sum->most_nodes + node]);
 }
 
-/* One message is packed once, whoever gets it. */
+/* Sends values; a message is packed once, even if several members get it. */
 static void send_values(struct pen_sum *sum, uint32_t to, uint32_t channel,
                         struct pen__range range, size_t packed)
 {
@@ -95,7 +95,7 @@ static void send_values(struct pen_sum *sum, uint32_t to, uint32_t channel,
                        &sum->sends[(size_t)to * sum->most_nodes]);
 }
 
-/* Nodes but the last go behind each other, and before it. */
+/* Sends all nodes but the last, one after the other. */
 static void send_nodes(struct pen_sum *sum, uint32_t to, uint32_t channel,
                        struct pen__range range)
 {
@@ -213,7 +213,7 @@ static void add_up(struct pen_sum *sum)
         memcpy(at(sum, own), sum->sums[0], own.count * pen__sum_element(sum));
 }
 
-/* ---- going on ---- */
+/* ---- progress ---- */
 
 void pen__sum_owners_begin(struct pen_sum *sum)
 {

@@ -28,7 +28,7 @@ struct pen_tree {
 /*
  * A node of the tree that begins with member `first` and ends before `end`: as
  * many members as it can have. Nodes that follow each other from 0 on are added
- * as the tree has it, whoever added what is in them:
+ * as the tree has it, whichever rank added their contents:
  *
  *   if (both values[at.to] and values[at.from] begin a node)
  *       values[at.to] += values[at.from];

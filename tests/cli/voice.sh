@@ -3,8 +3,8 @@
 # number that is none and a file that is not there in the same way; an option
 # has the same argument wherever it is; every page has examples that the
 # programs take and exit codes of one list; docs/commands.md has them all; and
-# no text that a user sees, and no comment of folders that tests/cli/voice.py
-# lists, has words that it finds unclear.
+# no text that a user sees, and no comment but in folders that
+# tests/cli/voice.py lists, has words that it finds unclear.
 . "$(dirname "$0")/support.bash"
 root=$(cd "$(dirname "$0")/../.." && pwd)
 pages=$root/docs/man

@@ -13,14 +13,14 @@
  *   mark, is_reached     <-----------------------------  commands finished
  *
  * The engine's own memory lies in two ranges of addresses of equal length. The
- * host gets addresses of the first, which is mapped without any access: whoever
- * reads or writes there ends with SIGSEGV. The worker adds `offset` and gets to
- * the second, where the bytes are.
+ * host gets addresses of the first, which is mapped without any access: a read
+ * or write there ends with SIGSEGV. The worker adds `offset` to get to the
+ * second, where the bytes are.
  *
  * The queue runs late: the worker begins when the host asks for a mark, or the
- * queue is full. So what the host reads, or changes, before it has waited for a
- * mark is wrong in every run and not in one of a thousand. An address that is
- * neither the engine's nor in staging is a fault.
+ * queue is full. Therefore bytes that the host reads, or changes, before it has
+ * waited for a mark are wrong in every run and not in one of a thousand. An
+ * address that is neither the engine's nor in staging is a fault.
  */
 enum { PEN__DISTANT_POINTERS = 9, PEN__DISTANT_QUEUE = 256 };
 

@@ -38,7 +38,7 @@ static size_t whole_pages(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* A page without access lies behind every block. */
+/* Takes a block, which a page without access follows. */
 static void *take_own(struct pen__distant *self, size_t bytes)
 {
     size_t length = whole_pages(bytes);

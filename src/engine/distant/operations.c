@@ -51,7 +51,7 @@ static void reach_all(struct pen_engine *engine, struct pen__command *command,
         pen__distant_put(engine);                                              \
     }
 
-/* One on so many elements. */
+/* An operation on a number of elements. */
 #define COUNTED(name, parameters, addresses, arguments)                        \
     static void run_##name(struct pen_engine *inner,                           \
                            const struct pen__command *c)                       \

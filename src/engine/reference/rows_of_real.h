@@ -1,4 +1,4 @@
-/* What is done row by row or element by element. */
+/* Operations that work row by row or element by element. */
 
 static void norm_forward(struct pen_engine *engine, const struct pen_norm *norm,
                          const void *x, void *y, void *mean, void *rstd)

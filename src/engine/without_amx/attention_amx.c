@@ -1,4 +1,4 @@
-/* Stands in for onednn/attention_amx.c where the compiler has no AMX. */
+/* Replaces onednn/attention_amx.c where the compiler has no AMX. */
 #include "engine/onednn/attention_amx.h"
 
 #include "base/bug.h"

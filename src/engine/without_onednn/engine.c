@@ -1,4 +1,4 @@
-/* Stands in for onednn/ where this library was built without it. */
+/* Replaces onednn/ where this library was built without it. */
 #include "engine/engine.h"
 
 pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
