@@ -80,7 +80,7 @@ static const struct pen__layer_ops ops = {.free = free_layer,
                                           .backward_input = backward_input,
                                           .backward_weight = backward_weight};
 
-/* A layer's share of so many elements. */
+/* Adds a layer's share of all elements as a parameter. */
 static pen_status add_share(struct pen_network *network,
                             const struct pen_timed_part *part, uint64_t all,
                             uint32_t index, struct pen_text *why)

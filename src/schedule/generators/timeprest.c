@@ -1,7 +1,7 @@
 /*
  * TiMePReSt: Dutta, Chaki, De, 2024, arXiv 2410.14312.
  *
- *   p=2, n=2 (micro-batches of a mini-batch), a STEP behind B1, B3, ...:
+ *   p=2, n=2 (micro-batches of a mini-batch), a STEP after B1, B3, ...:
  *   rank 0  F0@0 F1@0 F2@0 F3@0 B0@0 B1@0 F4@1 F5@1 B2@1 B3@1 F6@2 F7@2 ...
  *   rank 1       F0@0 F1@0 B0@0 B1@0 F2@1 F3@1 B2@1 B3@1 F4@2 F5@2 ...
  *
@@ -15,10 +15,10 @@
  * with k = p-1-s and a = k min(3, n). Where d > 0 the gradient is that of no
  * single W: activations are of W(t-d), the products with them of W(t).
  *
- * The publication's order of slots is not known here. Before its first
- * backward a rank has run a forwards more than one mini-batch, as few as leave
- * nobody idle where a backward takes as long as two forwards: a rank has its
- * forward one slot before the next rank, and its backward two slots behind it.
+ * The publication's order of slots is not known here. Before its first backward
+ * a rank has run a forwards more than one mini-batch, the fewest that leave no
+ * rank idle where a backward takes as long as two forwards: a rank has its
+ * forward one slot before the next rank, and its backward two slots after it.
  */
 #include "schedule/generators/asynchronous.h"
 
