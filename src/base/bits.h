@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-/* The number of the lowest bit that is set; there is one. */
+/* Returns the number of the lowest bit that is set; at least one is. */
 static inline unsigned pen_lowest_bit(uint32_t word)
 {
     return (unsigned)__builtin_ctz(word);

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The cyclic redundancy check of Castagnoli (iSCSI, RFC 3720). */
+/* Returns the cyclic redundancy check of Castagnoli (iSCSI, RFC 3720). */
 uint32_t pen_crc32c(const void *bytes, size_t length);
 
 /*
@@ -14,13 +14,13 @@ uint32_t pen_crc32c(const void *bytes, size_t length);
 uint32_t pen_crc32c_more(uint32_t before, const void *bytes, size_t length);
 
 /*
- * The same, and copies them past the caches on the way: for memory that is not
+ * Does the same, and copies the bytes past the caches: for memory that is not
  * read again soon. They may not overlap.
  */
 uint32_t pen_crc32c_copy(uint32_t before, void *to, const void *from,
                          size_t length);
 
-/* The same without the processor's instruction for it. */
+/* Returns the same check, without the processor's instruction for it. */
 uint32_t pen_crc32c_portable(const void *bytes, size_t length);
 
 #endif

@@ -12,7 +12,10 @@
 
 struct pen__digest;
 
-/* NULL: there is no memory, or a policy forbids the algorithm. */
+/*
+ * Creates a digest. NULL: there is no memory, or a policy forbids the
+ * algorithm.
+ */
 struct pen__digest *pen__digest_create(void);
 void pen__digest_free(struct pen__digest *digest);
 

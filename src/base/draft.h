@@ -21,7 +21,9 @@ struct pen_draft {
     struct pen_text temporary;
 };
 
-/* On success end with pen_draft_commit() or pen_draft_abandon(). */
+/*
+ * Opens a draft. On success end with pen_draft_commit() or pen_draft_abandon().
+ */
 pen_status pen_draft_open(struct pen_draft *draft, const char *path,
                           struct pen_text *why);
 
@@ -34,7 +36,7 @@ pen_status pen_draft_commit(struct pen_draft *draft, struct pen_text *why);
 
 void pen_draft_abandon(struct pen_draft *draft);
 
-/* All of a file at once. */
+/* Writes and commits a whole file at once. */
 pen_status pen_draft_write_file(const char *path, const void *bytes,
                                 size_t length, struct pen_text *why);
 

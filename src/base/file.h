@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* "cannot WHAT PATH: " and the reason that errno has; returns PEN_IO. */
+/* Writes "cannot WHAT PATH: " and the reason in errno; returns PEN_IO. */
 pen_status pen_file_refuse(const char *what, const char *path,
                            struct pen_text *why);
 
@@ -24,7 +24,7 @@ pen_status pen_file_make_folder(const char *path, mode_t mode,
 pen_status pen_file_open(const char *path, int *handle, uint64_t *num_bytes,
                          struct pen_text *why);
 
-/* The same, and a symbolic link is refused as well. */
+/* Opens a file likewise, but refuses a symbolic link. */
 pen_status pen_file_open_no_link(const char *path, int *handle,
                                  uint64_t *num_bytes, struct pen_text *why);
 
@@ -41,7 +41,7 @@ pen_status pen_file_read(const char *path, size_t limit, struct pen_text *out,
 typedef pen_status pen_file_parser(void *out, const char *bytes, size_t length,
                                    struct pen_text *why);
 
-/* Both: reads the file and parses it; a refusal begins with the path. */
+/* Reads the file and parses it; a refusal begins with the path. */
 pen_status pen_file_parse(const char *path, size_t limit,
                           pen_file_parser *parse, void *out,
                           struct pen_text *why);
@@ -55,7 +55,9 @@ pen_status pen_file_parse(const char *path, size_t limit,
 pen_status pen_file_write(const char *path, const void *bytes, size_t length,
                           struct pen_text *why);
 
-/* The same of a text, which is refused when memory ran out while it grew. */
+/*
+ * Writes a text likewise; refuses one for which memory ran out while it grew.
+ */
 pen_status pen_file_write_text(const char *path, const struct pen_text *text,
                                struct pen_text *why);
 

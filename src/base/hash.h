@@ -22,7 +22,7 @@ struct pen_hash {
     bool has_failed;
 };
 
-/* End with pen_hash_finish() or pen_hash_release(). */
+/* Begins a hash. End with pen_hash_finish() or pen_hash_release(). */
 void pen_hash_init(struct pen_hash *hash);
 void pen_hash_release(struct pen_hash *hash);
 
@@ -32,7 +32,7 @@ void pen_hash_add(struct pen_hash *hash, const void *bytes, size_t length);
 pen_status pen_hash_finish(struct pen_hash *hash, char out[PEN_HASH_SIZE],
                            struct pen_text *why);
 
-/* The hash of these bytes. */
+/* Computes the hash of these bytes. */
 pen_status pen_hash_bytes(const void *bytes, size_t length,
                           char out[PEN_HASH_SIZE], struct pen_text *why);
 

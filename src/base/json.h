@@ -63,49 +63,49 @@ pen_status pen_json_read_numbers(const struct pen_json *json,
                                  size_t count, struct pen_text *why);
 
 /*
- * A number, or a text with a unit as "25 Gbit/s". *out is left alone when the
- * key is absent.
+ * Reads a number, or a text with a unit such as "25 Gbit/s". *out is left alone
+ * when the key is absent.
  */
 pen_status pen_json_read_unit(const struct pen_json *json, enum pen_unit unit,
                               const struct pen_json_number *number,
                               struct pen_text *why);
 
-/* The key must be there. */
+/* Reads an integer, whose key must exist. */
 pen_status pen_json_read_integer(const struct pen_json *json, const char *key,
                                  uint32_t least, uint32_t most, uint32_t *out,
                                  struct pen_text *why);
 
-/* The same for a number of bytes or elements; most is at most INT64_MAX. */
+/* Reads likewise a number of bytes or elements; most is at most INT64_MAX. */
 pen_status pen_json_read_count(const struct pen_json *json, const char *key,
                                uint64_t least, uint64_t most, uint64_t *out,
                                struct pen_text *why);
 
 /*
- * The key must be there, with 1 to size - 1 letters of printable ASCII, none of
- * them a quote or a backslash: what is read can be printed as it is.
+ * Reads a word, whose key must exist: 1 to size - 1 letters of printable ASCII,
+ * none of them a quote or a backslash, so that it can be printed as it is.
  */
 pen_status pen_json_read_word(const struct pen_json *json, const char *key,
                               char *out, size_t size, struct pen_text *why);
 bool pen_json_is_word(const char *text, size_t size);
 
-/* The key must be there, with one of these words; the last is NULL. */
+/* Reads one of these words, the last of which is NULL; the key must exist. */
 pen_status pen_json_read_choice(const struct pen_json *json, const char *key,
                                 const char *const *words, unsigned *out,
                                 struct pen_text *why);
 
-/* The key must be there, with a SHA-256 as base/hash.h writes it. */
+/* Reads a SHA-256 as base/hash.h writes it; the key must exist. */
 pen_status pen_json_read_hash(const struct pen_json *json, const char *key,
                               char out[PEN_HASH_SIZE], struct pen_text *why);
 
-/* *out is left alone when the key is absent. */
+/* Reads a boolean. out is left alone when the key is absent. */
 pen_status pen_json_read_boolean(const struct pen_json *json, const char *key,
                                  bool *out, struct pen_text *why);
 
-/* The object under this key. */
+/* Opens the object under this key. */
 pen_status pen_json_open(const struct pen_json *json, const char *key,
                          struct pen_json *out, struct pen_text *why);
 
-/* The object at this place of a list that is called `name`. */
+/* Opens the object at this place of a list that is called `name`. */
 pen_status pen_json_open_entry(const json_t *list, const char *name,
                                size_t index, struct pen_json *out,
                                struct pen_text *why);

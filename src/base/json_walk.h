@@ -34,7 +34,9 @@ struct pen_json_piece {
 pen_status pen_json_walk_open(const char *text, size_t length,
                               struct pen_json_walk *out, struct pen_text *why);
 
-/* The values of a piece, which must be a list or an object. */
+/*
+ * Enters a piece, which must be a list or an object, to walk over its values.
+ */
 pen_status pen_json_walk_enter(const struct pen_json_walk *parent,
                                const struct pen_json_piece *piece,
                                struct pen_json_walk *out, struct pen_text *why);

@@ -3,10 +3,13 @@
 
 #include <stddef.h>
 
-/* From the least to the largest; no value may be NAN. */
+/* Sorts in ascending order; no value may be NAN. */
 void pen_sort(double *values, size_t count);
 
-/* The median, the lower of two, of the finite values; sorts them. NAN: none. */
+/*
+ * Returns the median, the lower of two, of the finite values; sorts them. NAN:
+ * none.
+ */
 double pen_median(double *values, size_t count);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-/* The least common multiple of two numbers above 0, where it can be said. */
+/* Returns the least common multiple of two numbers above 0, which must fit. */
 static inline uint64_t pen_common_multiple(uint64_t a, uint64_t b)
 {
     uint64_t divisor = a;

@@ -17,20 +17,20 @@ static inline uint64_t pen_random_next(struct pen_random *random)
     return z ^ (z >> 31);
 }
 
-/* In [0, 1). */
+/* Returns a number in [0, 1). */
 static inline double pen_random_unit(struct pen_random *random)
 {
     return (double)(pen_random_next(random) >> 11) * 0x1p-53;
 }
 
-/* In 0..count-1. */
+/* Returns a number in 0..count-1. */
 static inline uint32_t pen_random_below(struct pen_random *random,
                                         uint32_t count)
 {
     return (uint32_t)(((pen_random_next(random) >> 32) * count) >> 32);
 }
 
-/* Two independent normal numbers (Box-Muller). */
+/* Draws two independent normal numbers (Box-Muller). */
 static inline void pen_random_normals(struct pen_random *random, double pair[2])
 {
     double radius = sqrt(-2 * log(1 - pen_random_unit(random)));

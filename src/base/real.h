@@ -11,12 +11,14 @@
 
 double pen_real_exp(double x);
 
-/* x must be positive; the logarithm of any other x is minus infinity. */
+/* Return logarithms of x; minus infinity unless x is positive. */
 double pen_real_log(double x);
 double pen_real_log2(double x);
 double pen_real_power(double x, double exponent);
 
-/* The largest power of ten that is at most `most`, which is positive. */
+/*
+ * Returns the largest power of ten that is at most `most`, which is positive.
+ */
 double pen_real_decimal(double most);
 
 #endif

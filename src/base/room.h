@@ -6,8 +6,9 @@
 #include <stdlib.h>
 
 /*
- * Memory for `count` elements, where a count may be more than addresses can
- * say: in a browser they have 32 bits. NULL then, as when memory runs out.
+ * Allocates memory for `count` elements, where a count may exceed the address
+ * space: addresses in a browser have 32 bits. Returns NULL then, as when memory
+ * runs out.
  */
 static inline void *pen_room(uint64_t count, size_t size)
 {

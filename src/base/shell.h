@@ -32,7 +32,7 @@ struct pen_shell_token {
     size_t end;
 };
 
-/* The next token; comments, blanks and continued lines are skipped. */
+/* Returns the next token; skips comments, blanks and continued lines. */
 struct pen_shell_token pen_shell_next(struct pen_shell_scanner *scanner);
 
 /*
@@ -57,7 +57,7 @@ struct pen_shell_piece {
 bool pen_shell_next_piece(struct pen_shell_pieces *pieces,
                           struct pen_shell_piece *out);
 
-/* The word without quotes; variables stay as they are written. */
+/* Adds the word without quotes; variables stay as they are written. */
 void pen_shell_unquote(const char *text, const struct pen_shell_token *word,
                        struct pen_text *out);
 

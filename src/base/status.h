@@ -28,7 +28,7 @@ typedef enum pen_status_code pen_status;
 /* For functions whose answer must not be dropped: all that wait. */
 #define PEN_MUST_CHECK __attribute__((warn_unused_result))
 
-/* Never NULL; a constant. */
+/* Returns a constant, never NULL. */
 const char *pen_status_text(pen_status status);
 
 #endif

@@ -28,7 +28,10 @@ struct pen_text {
 void pen_text_init(struct pen_text *text);
 void pen_text_release(struct pen_text *text);
 
-/* "" while nothing was added. Borrowed until the next change. */
+/*
+ * Returns the string, "" while nothing was added. Borrowed until the next
+ * change.
+ */
 const char *pen_text_string(const struct pen_text *text);
 
 void pen_text_clear(struct pen_text *text);
@@ -41,7 +44,10 @@ void pen_text_add_bytes(struct pen_text *text, const char *bytes,
 void pen_text_add_string(struct pen_text *text, const char *string);
 void pen_text_add_repeat(struct pen_text *text, char letter, size_t count);
 
-/* Decimal, without the cost of printf: a schedule has millions of numbers. */
+/*
+ * Adds a number in decimal, without the cost of printf: a schedule has millions
+ * of numbers.
+ */
 void pen_text_add_number(struct pen_text *text, unsigned long number);
 
 /* The fewest digits that read back as the same number; "null" if not finite. */
@@ -49,10 +55,10 @@ void pen_text_add_number(struct pen_text *text, unsigned long number);
 void pen_real_print(double value, char text[PEN_REAL_SIZE]);
 void pen_text_add_real(struct pen_text *text, double value);
 
-/* Quoted for a shell, whatever the word is. */
+/* Adds a word quoted for a shell, whatever it contains. */
 void pen_text_add_quoted(struct pen_text *text, const char *word);
 
-/* For words out of a file: what cannot be printed becomes '?'. */
+/* Adds words out of a file: bytes that cannot be printed become '?'. */
 void pen_text_add_printable(struct pen_text *text, const char *bytes,
                             size_t length);
 
@@ -63,7 +69,7 @@ void pen_text_add_printable(struct pen_text *text, const char *bytes,
 void pen_text_add_excerpt(struct pen_text *text, const char *source,
                           size_t length, size_t at);
 
-/* As pen_text_add(), but does nothing when text is NULL. */
+/* Sets the text like pen_text_add(), but does nothing when text is NULL. */
 void pen_why(struct pen_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

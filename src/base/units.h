@@ -19,12 +19,15 @@ enum pen_unit {
     PEN_UNITS
 };
 
-/* False for anything else; *out is then untouched. Finite, not negative. */
+/*
+ * Parses a number with a unit: finite, not negative. Returns false for anything
+ * else; *out is then untouched.
+ */
 bool pen_unit_parse(enum pen_unit unit, const char *text, double *out);
 
 /*
- * In the largest unit that leaves at least 1 and reads back as the same number.
- * The value is finite and not negative.
+ * Prints the value in the largest unit that leaves at least 1 and reads back as
+ * the same number. The value is finite and not negative.
  */
 void pen_unit_print(enum pen_unit unit, double value, struct pen_text *out);
 

@@ -31,8 +31,8 @@ struct pen_yaml_node {
 #define PEN_YAML_MAX_DEPTH 16
 
 /*
- * On success *out is owned by the caller; free it with pen_yaml_free(). On
- * failure it is untouched.
+ * Loads a file's text. On success *out is owned by the caller; free it with
+ * pen_yaml_free(). On failure it is untouched.
  */
 pen_status pen_yaml_load(const char *text, size_t length,
                          struct pen_yaml_node **out, struct pen_text *why);
@@ -56,31 +56,36 @@ pen_status pen_yaml_check_list(const struct pen_yaml_node *node,
                                const char *name, uint32_t least, uint32_t most,
                                struct pen_text *why);
 
-/* The value under this key of a map, or NULL. Borrowed, as all nodes. */
+/*
+ * Returns the value under this key of a map, or NULL. Borrowed, as all nodes.
+ */
 const struct pen_yaml_node *pen_yaml_find(const struct pen_yaml_node *map,
                                           const char *key);
 
-/* The same, but refuses a map without it. */
+/* Finds the value likewise, but refuses a map without it. */
 pen_status pen_yaml_require(const struct pen_yaml_node *map, const char *name,
                             const char *key, const struct pen_yaml_node **out,
                             struct pen_text *why);
 
-/* 1 to size - 1 letters of printable ASCII without quotes and backslashes. */
+/*
+ * Reads a word: 1 to size - 1 letters of printable ASCII without quotes and
+ * backslashes.
+ */
 pen_status pen_yaml_read_word(const struct pen_yaml_node *node,
                               const char *name, char *out, size_t size,
                               struct pen_text *why);
 
-/* Decimal digits alone. */
+/* Reads a count: decimal digits alone. */
 pen_status pen_yaml_read_count(const struct pen_yaml_node *node,
                                const char *name, uint64_t least, uint64_t most,
                                uint64_t *out, struct pen_text *why);
 
-/* A number without unit. */
+/* Reads a number without unit. */
 pen_status pen_yaml_read_real(const struct pen_yaml_node *node,
                               const char *name, double least, double most,
                               double *out, struct pen_text *why);
 
-/* A number with one, as base/units.h reads it. */
+/* Reads a number with a unit, like base/units.h. */
 pen_status pen_yaml_read_unit(const struct pen_yaml_node *node,
                               const char *name, enum pen_unit unit,
                               double least, double most, double *out,

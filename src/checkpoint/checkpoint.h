@@ -106,8 +106,8 @@ pen_status pen_checkpoint_begin(const char *run, uint64_t step,
                                 struct pen_text *why);
 
 /*
- * The same for all tensors of a model, with the names and types of
- * pen_any_model_tensor(); writes config.json, too.
+ * Begins a step likewise for all tensors of a model, with the names and types
+ * of pen_any_model_tensor(); writes config.json, too.
  */
 pen_status pen_checkpoint_begin_for(const struct pen_any_model *model,
                                     const char *run, uint64_t step,
@@ -116,8 +116,8 @@ pen_status pen_checkpoint_begin_for(const struct pen_any_model *model,
                                     struct pen_text *why);
 
 /*
- * Before the first record: what the optimizer of the run does not keep does not
- * have to come. Names are those of manifests.
+ * Drops from the expected tensors those that the optimizer of the run does not
+ * keep; call it before the first record. Names are those of manifests.
  */
 void pen_checkpoint_expect(struct pen_checkpoint_writer *writer,
                            const struct pen_any_model *model,
@@ -142,7 +142,10 @@ pen_status pen_checkpoint_create(const char *run, uint64_t step,
                                  struct pen_checkpoint_writer **out,
                                  struct pen_text *why);
 
-/* The same for all tensors of a model, numbered as the model numbers them. */
+/*
+ * Begins a step likewise for all tensors of a model, numbered as the model
+ * numbers them.
+ */
 pen_status pen_checkpoint_create_for(const struct pen_any_model *model,
                                      const char *run, uint64_t step,
                                      uint32_t num_moments,
@@ -159,7 +162,7 @@ pen_status pen_checkpoint_put(struct pen_checkpoint_writer *writer,
                               const void *bytes, size_t length,
                               struct pen_text *why);
 
-/* A further file by its name, which no other has: config.json. */
+/* Adds a further file by its name, which no other has: config.json. */
 pen_status pen_checkpoint_add_file(struct pen_checkpoint_writer *writer,
                                    const char *name, const void *bytes,
                                    size_t length, struct pen_text *why);
@@ -177,8 +180,9 @@ pen_status pen_checkpoint_copy_tokenizer(struct pen_checkpoint_writer *writer,
                                          struct pen_text *why);
 
 /*
- * To be filled in before the end: sample, dtype, optimizer, random states,
- * settings. Everything else is set by the writer. Borrowed.
+ * Returns the manifest, in which the caller sets sample, dtype, optimizer,
+ * random states and settings before the end. The writer sets everything else.
+ * Borrowed.
  */
 struct pen_manifest *
 pen_checkpoint_manifest(struct pen_checkpoint_writer *writer);
@@ -254,8 +258,8 @@ void pen_checkpoint_describe_skipped(const struct pen_checkpoint *checkpoint,
                                      struct pen_text *out);
 
 /*
- * One part of a tensor of the model, with the model's shape; all but weights
- * are F32. Refused when it is not there.
+ * Finds one part of a tensor of the model, with the model's shape; all but
+ * weights are F32. Refused when it is missing.
  */
 pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
                                const struct pen_any_model *model,
@@ -263,12 +267,12 @@ pen_status pen_checkpoint_find(const struct pen_checkpoint *checkpoint,
                                const struct pen_safetensor **out,
                                struct pen_text *why);
 
-/* How many older weights there are of a tensor. */
+/* Returns how many older weights of a tensor there are. */
 uint32_t pen_checkpoint_num_versions(const struct pen_checkpoint *checkpoint,
                                      const struct pen_any_model *model,
                                      uint32_t tensor);
 
-/* An extra of any share. Refused when it is not there. */
+/* Finds an extra of any share. Refused when it is missing. */
 pen_status pen_checkpoint_find_extra(const struct pen_checkpoint *checkpoint,
                                      const char *name,
                                      const struct pen_safetensor **out,
@@ -299,7 +303,10 @@ struct pen_checkpoint_list {
     size_t count;
 };
 
-/* On success release with pen_checkpoint_list_release(). */
+/*
+ * Lists the steps of a run. On success release with
+ * pen_checkpoint_list_release().
+ */
 pen_status pen_checkpoint_list_load(const char *run,
                                     struct pen_checkpoint_list *out,
                                     struct pen_text *why);
@@ -316,16 +323,20 @@ pen_status pen_checkpoint_load_manifest(const char *path,
                                         struct pen_text *why);
 
 /*
- * One hash of all weights, moments and versions in the order of the model's
- * tensors, whatever files they lie in and, as everything is widened to float32,
- * whatever type; then of all extras by name, as they are. See docs/formats.md.
+ * Computes one hash of all weights, moments and versions in the order of the
+ * model's tensors, independent of the files and, since everything is widened to
+ * float32, of the type; then of all extras by name, as they are. See
+ * docs/formats.md.
  */
 pen_status pen_checkpoint_hash(const struct pen_checkpoint *checkpoint,
                                const struct pen_any_model *model,
                                const struct pen_checkpoint_watch *watch,
                                char out[PEN_HASH_SIZE], struct pen_text *why);
 
-/* The same of weights alone: those of a checkpoint, or of any model. */
+/*
+ * Computes the same hash of weights alone: those of a checkpoint, or of any
+ * model.
+ */
 pen_status pen_weights_hash(const struct pen_weights *weights,
                             const struct pen_any_model *model,
                             const struct pen_checkpoint_watch *watch,

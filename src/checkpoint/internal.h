@@ -19,17 +19,19 @@ bool pen__is_setting_name(const char *name);
 void pen__tell_difference(const char *name, const json_t *saved,
                           const json_t *wanted, struct pen_text *why);
 
-/* The key "sync" of a manifest; *out is another reference to it. */
+/* Reads the key "sync" of a manifest; *out is another reference to it. */
 pen_status pen__manifest_read_sync(const struct pen_json *json, json_t **out,
                                    struct pen_text *why);
 
-/* The key "command", if it is there, likewise. */
+/* Reads the key "command" likewise, if it exists. */
 pen_status pen__manifest_read_command(const struct pen_json *json,
                                       uint32_t version, json_t **out,
                                       struct pen_text *why);
 bool pen__is_file_name(const char *name);
 
-/* Whether a file of a checkpoint has tensors, or is an index of them. */
+/*
+ * Returns whether a file of a checkpoint has tensors, or is an index of them.
+ */
 bool pen__is_tensor_file(const char *name);
 
 /* Adds "weight", "moment2", "version1". */
@@ -39,7 +41,10 @@ void pen__part_word(enum pen_checkpoint_part part, struct pen_text *out);
 void pen__part_name(const char *tensor, enum pen_checkpoint_part part,
                     struct pen_text *out);
 
-/* Whether it ends with ".version" and a number: no extra may. */
+/*
+ * Returns whether the name ends with ".version" and a number, which no extra's
+ * name may.
+ */
 bool pen__is_version_name(const char *name);
 
 /* Returns the next extra by name, NULL after the last; *at is 0 at first. */
@@ -54,12 +59,12 @@ pen_status pen__checkpoint_read_manifest(const char *path,
 /* Names of writers that are at work, or were when they ended. */
 #define PEN__TEMPORARY ".tmp-"
 
-/* Whether exactly the files of the manifest are there, with their sizes. */
+/* Checks that exactly the files of the manifest exist, with their sizes. */
 pen_status pen__checkpoint_check_files(const char *path,
                                        const struct pen_manifest *manifest,
                                        struct pen_text *why);
 
-/* As pen_checkpoint_verify(); gives the manifest. */
+/* Verifies like pen_checkpoint_verify(), and returns the manifest. */
 pen_status pen__checkpoint_verify(const char *path,
                                   const struct pen_checkpoint_watch *watch,
                                   struct pen_manifest *out,

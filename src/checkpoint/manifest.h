@@ -61,17 +61,18 @@ struct pen_manifest {
 };
 
 /*
- * Empty: PEN_RUN_ID_OLD, step 0, F32, optimizer "none", one replica. Release in
- * either case.
+ * Makes an empty manifest: PEN_RUN_ID_OLD, step 0, F32, optimizer "none", one
+ * replica. Release in either case.
  */
 pen_status pen_manifest_init(struct pen_manifest *manifest,
                              struct pen_text *why);
 void pen_manifest_release(struct pen_manifest *manifest);
 
 /*
- * The state of a random generator by its logical name, such as "dropout":
- * never by rank, since another layout continues with it. False when there is
- * none of that name. Names have up to 63 lower-case letters, digits and "._-".
+ * Set or get the state of a random generator by its logical name, such as
+ * "dropout": never by rank, since another layout continues with it. False when
+ * there is none of that name. Names have up to 63 lower-case letters, digits
+ * and "._-".
  */
 pen_status pen_manifest_set_random(struct pen_manifest *manifest,
                                    const char *name, uint64_t state,
@@ -117,29 +118,34 @@ pen_status pen_manifest_set_sync(struct pen_manifest *manifest,
                                  const struct pen_manifest_sync *sync,
                                  struct pen_text *why);
 
-/* An option of the method, or of the compressor; finite. */
+/* Sets an option of the method, or of the compressor; finite. */
 pen_status pen_manifest_set_sync_option(struct pen_manifest *manifest,
                                         bool is_of_compressor, const char *name,
                                         double value, struct pen_text *why);
 
-/* False when there is none. Borrowed until the manifest changes. */
+/*
+ * Reads the method. False when there is none. Borrowed until the manifest
+ * changes.
+ */
 bool pen_manifest_get_sync(const struct pen_manifest *manifest,
                            struct pen_manifest_sync *out);
 
-/* As pen_manifest_compare_settings(), of method, options and the rest. */
+/*
+ * Compares method, options and the rest, like pen_manifest_compare_settings().
+ */
 pen_status pen_manifest_compare_sync(const struct pen_manifest *saved,
                                      const struct pen_manifest *wanted,
                                      struct pen_text *why);
 
 /*
- * The command that trained: its ranks, from 1, and its options by name, each
- * with a list of the words that followed it. The object is referenced.
+ * Sets the command that trained: its ranks, from 1, and its options by name,
+ * each with a list of the words that followed it. The object is referenced.
  */
 pen_status pen_manifest_set_command(struct pen_manifest *manifest,
                                     uint32_t num_ranks, struct json_t *options,
                                     struct pen_text *why);
 
-/* The options; NULL when they are not known. Borrowed, as above. */
+/* Returns the options; NULL when they are unknown. Borrowed, as above. */
 struct json_t *pen_manifest_get_command(const struct pen_manifest *manifest,
                                         uint32_t *num_ranks);
 
@@ -149,7 +155,9 @@ pen_status pen_manifest_add_file(struct pen_manifest *manifest,
                                  const char hash[PEN_HASH_SIZE],
                                  struct pen_text *why);
 
-/* NULL when there is none. Borrowed until the manifest changes. */
+/*
+ * Returns the file of this name, or NULL. Borrowed until the manifest changes.
+ */
 const struct pen_manifest_file *
 pen_manifest_find_file(const struct pen_manifest *manifest, const char *name);
 
@@ -162,7 +170,7 @@ uint64_t pen_manifest_total_bytes(const struct pen_manifest *manifest);
 pen_status pen_manifest_print(struct pen_manifest *manifest,
                               struct pen_text *out, struct pen_text *why);
 
-/* On success release *out; on failure it is untouched. */
+/* Parses a manifest. On success release *out; on failure it is untouched. */
 pen_status pen_manifest_parse(const char *text, size_t length,
                               struct pen_manifest *out, struct pen_text *why);
 

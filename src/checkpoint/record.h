@@ -29,7 +29,7 @@ enum pen_record_kind {
     PEN_RECORD_KINDS
 };
 
-/* "model", "optimizer", "sync": the first letters of a file's name. */
+/* Returns "model", "optimizer" or "sync": the beginning of a file's name. */
 const char *pen_record_kind_name(enum pen_record_kind kind);
 
 struct pen_record_file {
@@ -54,7 +54,10 @@ struct pen_record {
 pen_status pen_record_print(const struct pen_record *record,
                             struct pen_text *out, struct pen_text *why);
 
-/* On success release with pen_record_release(); else *out is untouched. */
+/*
+ * Parses a record. On success release with pen_record_release(); else *out is
+ * untouched.
+ */
 pen_status pen_record_parse(const char *text, size_t length,
                             struct pen_record *out, struct pen_text *why);
 

@@ -41,14 +41,14 @@ pen_status pen_run_folder_claim(const char *folder,
                                 struct pen_text *why);
 
 /*
- * On every other process that writes there: whether it sees the folder that
- * the leader has claimed for this run, and can write a file in it.
+ * Checks, on every other process that writes there, that it sees the folder
+ * that the leader has claimed for this run, and can write a file in it.
  */
 pen_status pen_run_folder_join(const char *folder,
                                const char run[PEN_RUN_ID_SIZE],
                                struct pen_text *why);
 
-/* PEN_RUN_FOLDER_NONE is fine. */
+/* Releases the folder. PEN_RUN_FOLDER_NONE is fine. */
 void pen_run_folder_release(struct pen_run_folder *folder);
 
 #endif

@@ -26,13 +26,16 @@ struct pen_saver_job {
     void *context;
 };
 
-/* On success free with pen_saver_free(). */
+/* Starts the thread. On success free with pen_saver_free(). */
 pen_status pen_saver_create(struct pen_saver **out, struct pen_text *why);
 
 /* Waits for a job that runs. */
 void pen_saver_free(struct pen_saver *saver);
 
-/* The saver must be idle: what became of the last job has been told. */
+/*
+ * Starts a job. The saver must be idle: the result of the last job has been
+ * read.
+ */
 void pen_saver_start(struct pen_saver *saver, const struct pen_saver_job *job);
 
 /* Never waits for the job. */

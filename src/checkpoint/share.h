@@ -57,20 +57,21 @@ pen_checkpoint_share_create(const struct pen_checkpoint_share_args *args,
                             struct pen_checkpoint_share **out,
                             struct pen_text *why);
 
-/* As pen_checkpoint_put(), with the numbers of args->tensors. */
+/* Puts bytes like pen_checkpoint_put(), with the numbers of args->tensors. */
 pen_status pen_checkpoint_share_put(struct pen_checkpoint_share *share,
                                     enum pen_checkpoint_part part,
                                     size_t tensor, const void *bytes,
                                     size_t length, struct pen_text *why);
 
-/* The same of args->extras. */
+/* Puts bytes of an extra likewise, with the numbers of args->extras. */
 pen_status pen_checkpoint_share_put_extra(struct pen_checkpoint_share *share,
                                           size_t extra, const void *bytes,
                                           size_t length, struct pen_text *why);
 
 /*
- * Every tensor must be complete. Appends the record to *record once everything
- * is on disk. Frees the share in either case; on failure its files are gone.
+ * Completes the share, of which every tensor must be complete. Appends the
+ * record to *record once everything is on disk. Frees the share in either case;
+ * on failure its files are gone.
  */
 pen_status pen_checkpoint_share_finish(struct pen_checkpoint_share *share,
                                        struct pen_text *record,

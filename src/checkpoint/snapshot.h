@@ -31,10 +31,10 @@ struct pen_snapshot_contents {
 };
 
 /*
- * Tensors and extras, with names and shapes, must live as long as the snapshot.
- * It has a block of its own, or none before pen_snapshot_use(); note_bytes is
- * the most that pen_snapshot_set_note() will get. On success free with
- * pen_snapshot_free().
+ * Creates a snapshot. Tensors and extras, with names and shapes, must live as
+ * long as it. It has a block of its own, or none before pen_snapshot_use();
+ * note_bytes is the most that pen_snapshot_set_note() will get. On success free
+ * with pen_snapshot_free().
  */
 pen_status pen_snapshot_create(const struct pen_snapshot_contents *contents,
                                struct pen_snapshot **out, struct pen_text *why);
@@ -44,15 +44,18 @@ pen_status pen_snapshot_plan(const struct pen_snapshot_contents *contents,
 
 void pen_snapshot_free(struct pen_snapshot *snapshot);
 
-/* Bytes that a snapshot with a block of its own takes, all told. */
+/*
+ * Returns the bytes of a snapshot with a block of its own, including
+ * everything.
+ */
 size_t pen_snapshot_bytes(const struct pen_snapshot *snapshot);
 
-/* Bytes of its block. */
+/* Returns the bytes of its block. */
 size_t pen_snapshot_block_bytes(const struct pen_snapshot *snapshot);
 
 /*
- * From here on its block is this memory, at a multiple of 64 bytes; borrowed.
- * Everything but tensors and note is written there.
+ * Makes this memory its block from here on, at a multiple of 64 bytes;
+ * borrowed. Writes everything but tensors and note there.
  */
 void pen_snapshot_use(struct pen_snapshot *snapshot, void *block);
 
@@ -61,13 +64,13 @@ void pen_snapshot_set_note(struct pen_snapshot *snapshot, const char *text,
                            size_t length);
 
 /*
- * Where the bytes of a part belong, as many as the tensor has: row-major, all
- * but weights in float32. Borrowed until the block changes.
+ * Returns the place for the bytes of a part, as many as the tensor has:
+ * row-major, all but weights in float32. Borrowed until the block changes.
  */
 void *pen_snapshot_part(struct pen_snapshot *snapshot,
                         enum pen_checkpoint_part part, size_t tensor);
 
-/* The same of an extra. */
+/* Returns the place for an extra likewise. */
 void *pen_snapshot_extra(struct pen_snapshot *snapshot, size_t extra);
 
 /* Writes share `number` of a step; see pen_checkpoint_share_write(). */

@@ -53,7 +53,10 @@ struct pen__bpe_work;
 pen_status pen__bpe_work_create(struct pen__bpe_work **out);
 void pen__bpe_work_free(struct pen__bpe_work *work);
 
-/* The vocabulary must outlive it. Other fields are the caller's to set. */
+/*
+ * Prepares an empty table. The vocabulary must outlive it. The caller sets the
+ * other fields.
+ */
 void pen__bpe_init(struct pen__bpe *bpe, const struct pen__vocab *vocab);
 void pen__bpe_release(struct pen__bpe *bpe);
 
@@ -61,7 +64,10 @@ void pen__bpe_release(struct pen__bpe *bpe);
 pen_status pen__bpe_add_pair(struct pen__bpe *bpe, uint32_t left,
                              uint32_t right, uint32_t rank, uint32_t id);
 
-/* Call it when all pairs are in: finds out what may be done faster. */
+/*
+ * Completes the table after all pairs are in: finds out which joins can be
+ * faster.
+ */
 pen_status pen__bpe_finish(struct pen__bpe *bpe);
 
 /* Encodes one word (byte-level) or any text; UTF-8 was checked. */
@@ -70,17 +76,19 @@ void pen__bpe_encode(const struct pen__bpe *bpe, struct pen__bpe_work *work,
                      struct pen_token_list *out);
 
 /*
- * The same for a text that comes in blocks. Call it for all of them and for
- * nothing else in between.
+ * Encodes a text that comes in blocks. Call it for all of them and for nothing
+ * else in between.
  */
 void pen__bpe_feed(const struct pen__bpe *bpe, struct pen__bpe_work *work,
                    const struct pen__block *block, struct pen_token_list *out);
 
-/* Whether no place to cut was found in too long a text; then reset it. */
+/*
+ * Returns whether no place to cut was found in too long a text; then reset it.
+ */
 bool pen__bpe_work_is_stuck(const struct pen__bpe_work *work);
 void pen__bpe_work_reset(struct pen__bpe_work *work);
 
-/* See pen__encoder_set_window(). */
+/* Sets the window; see pen__encoder_set_window(). */
 void pen__bpe_work_set_window(struct pen__bpe_work *work, size_t window);
 
 #endif

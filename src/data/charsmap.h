@@ -33,8 +33,8 @@ pen_status pen__charsmap_init(struct pen__charsmap *map, const uint8_t *bytes,
 void pen__charsmap_release(struct pen__charsmap *map);
 
 /*
- * The rule with the shortest key for the beginning of text. Returns the bytes
- * of the key and sets *to, borrowed from the map; 0 without a rule.
+ * Finds the rule with the shortest key for the beginning of text. Returns the
+ * bytes of the key and sets *to, borrowed from the map; 0 without a rule.
  */
 size_t pen__charsmap_find(const struct pen__charsmap *map, const char *text,
                           size_t length, const char **to);

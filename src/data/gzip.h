@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether the bytes begin as gzip's do. */
+/* Returns whether the bytes begin as gzip's do. */
 bool pen__gzip_is(const char *bytes, size_t length);
 
 /*

@@ -34,8 +34,8 @@ struct pen_image_set {
 };
 
 /*
- * On success release with pen_image_set_release(). On failure *out is
- * untouched and why has the path and what is wrong.
+ * Loads a set of images. On success release with pen_image_set_release(). On
+ * failure *out is untouched and why has the path and the reason.
  */
 pen_status pen_image_set_load(struct pen_image_set *out, const char *directory,
                               const char *part, struct pen_text *why);
@@ -54,7 +54,7 @@ pen_status pen_label_file_parse(struct pen_text *file, const char *path,
                                 struct pen_text *why);
 
 /*
- * The same of a file of CIFAR-10, whose images follow those that the set has
+ * Parses a file of CIFAR-10, whose images follow those that the set has
  * already. Pixels and labels are copied to the files of the set.
  */
 pen_status pen_cifar_file_parse(struct pen_text *file, const char *path,

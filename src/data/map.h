@@ -16,7 +16,7 @@ struct pen__map {
     int handle;
 };
 
-/* On failure *out is untouched and why names the path. */
+/* Maps a file. On failure *out is untouched and why names the path. */
 pen_status pen__map_init(struct pen__map *out, const char *path,
                          struct pen_text *why);
 void pen__map_release(struct pen__map *map);
@@ -35,8 +35,8 @@ void pen__map_copy(const struct pen__map *map, size_t begin, size_t length,
                    uint8_t *out);
 
 /*
- * Little-endian numbers of a file, at any alignment. The caller has checked
- * the bounds.
+ * Load little-endian numbers of a file, at any alignment. The caller has
+ * checked the bounds.
  */
 uint32_t pen__load_u16(const uint8_t *bytes);
 uint32_t pen__load_u32(const uint8_t *bytes);

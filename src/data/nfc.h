@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /*
- * Length of the beginning that form C surely leaves as it is. Most text is in
- * form C and need not be copied.
+ * Returns the length of the beginning that form C surely leaves unchanged. Most
+ * text is in form C and need not be copied.
  */
 size_t pen__nfc_calm(const char *text, size_t length);
 

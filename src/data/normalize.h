@@ -44,7 +44,7 @@ void pen__normalizer_init(struct pen__normalizer *normalizer,
                           struct pen__matcher *matcher);
 void pen__normalizer_release(struct pen__normalizer *normalizer);
 
-/* The next block is the first of a document. */
+/* Prepares for the next document, whose first block comes next. */
 void pen__normalizer_reset(struct pen__normalizer *normalizer);
 
 /*
@@ -55,8 +55,8 @@ pen_status pen__normalizer_feed(struct pen__normalizer *normalizer,
                                 struct pen__block *block);
 
 /*
- * One step each: appends to state->out and sets *done to the bytes of the block
- * that need not come again.
+ * Each function is one step: it appends to state->out and sets *done to the
+ * bytes of the block that need not come again.
  */
 pen_status pen__normalize_graphemes(const struct pen__normalizer *normalizer,
                                     const struct pen__normal_step *step,
@@ -68,7 +68,7 @@ void pen__normalize_sentencepiece(const struct pen__normalizer *normalizer,
                                   struct pen__normal_state *state,
                                   const struct pen__block *block, size_t *done);
 
-/* Whether the step has made more text than a document may become. */
+/* Returns whether the step has made more text than a document may become. */
 bool pen__normalize_is_full(const struct pen__normal_state *state);
 
 #endif

@@ -42,9 +42,9 @@ pen_status pen__pattern_find(const struct pen__pattern *pattern,
                              struct pen__match *out);
 
 /*
- * The place in a block from which on its text must stay for later matches:
- * `done` less the characters that the pattern looks back at, at least one, so
- * that no later block is taken for the beginning of the text.
+ * Returns the place in a block from which on its text must be kept for later
+ * matches: `done` less the characters that the pattern looks back at, at least
+ * one, so that no later block is taken for the beginning of the text.
  */
 size_t pen__pattern_keeps(const struct pen__pattern *pattern,
                           const struct pen__block *block, size_t done);

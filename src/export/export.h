@@ -62,13 +62,17 @@ struct pen_export {
  */
 const struct pen_export *pen_export_at(size_t index);
 
-/* "megatron", "torchtitan@0.2.2". NULL, and why has all there are. */
+/*
+ * Finds "megatron" or "torchtitan@0.2.2". NULL for an unknown name, and why
+ * lists all.
+ */
 const struct pen_export *pen_export_find(const char *word,
                                          struct pen_text *why);
 
 /*
- * The plan that the files say. Its prediction is kept if nothing was noted.
- * On success *out is owned by the caller; free it with pen_plan_free().
+ * Makes the plan that the files will express. Its prediction is kept if there
+ * are no notes. On success *out is owned by the caller; free it with
+ * pen_plan_free().
  */
 pen_status pen_export_nearest(const struct pen_export *exporter,
                               const struct pen_plan *plan,
@@ -77,14 +81,14 @@ pen_status pen_export_nearest(const struct pen_export *exporter,
                               struct pen_text *why);
 
 /*
- * The files of a plan as pen_export_nearest() makes it, with what it noted. On
+ * Makes the files of a plan from pen_export_nearest(), with its notes. On
  * success release them; on failure *out is untouched and why has one line.
  */
 pen_status pen_export_write(const struct pen_export *exporter,
                             const struct pen_export_job *job,
                             struct pen_export_files *out, struct pen_text *why);
 
-/* Both: the files of any plan of this model. */
+/* Does both: makes the files of any plan of this model. */
 pen_status pen_export_make(const struct pen_export *exporter,
                            const struct pen_plan *plan,
                            const struct pen_model *model,

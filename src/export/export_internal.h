@@ -31,7 +31,7 @@ void pen__export_add_head(const struct pen_export *exporter,
 uint32_t pen__export_num_blocks(const struct pen_model *model,
                                 const struct pen_layer_range *stage);
 
-/* The first of them, counted from 0. */
+/* Returns the stage's first block, counted from 0. */
 uint32_t pen__export_first_block(const struct pen_layer_range *stage);
 
 bool pen__export_has_embedding(const struct pen_layer_range *stage);
@@ -43,19 +43,19 @@ bool pen__export_has_head(const struct pen_model *model,
 void pen__note(struct pen_text *notes, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Several stages on a rank become one; nothing happens to one. */
+/* Merges several stages on a rank into one; leaves one as it is. */
 void pen__nearest_merge(struct pen_plan *plan, const char *program,
                         struct pen_text *notes);
 
-/* One way of recomputation for all stages: the one that keeps least. */
+/* Chooses one way of recomputation for all stages: the one that keeps least. */
 void pen__nearest_recompute(struct pen_plan *plan, const char *program,
                             struct pen_text *notes);
 
-/* The same, where layers are recomputed whole. */
+/* Chooses it likewise, where layers are recomputed whole. */
 void pen__nearest_whole_recompute(struct pen_plan *plan, const char *program,
                                   struct pen_text *notes);
 
-/* Another schedule. */
+/* Replaces the schedule by another. */
 pen_status pen__nearest_schedule(struct pen_plan *plan, const char *name,
                                  const char *program, struct pen_text *notes,
                                  struct pen_text *why);
@@ -65,11 +65,13 @@ pen_status pen__refuse_degree(const struct pen_plan *plan,
                               enum pen_degree degree, const char *program,
                               struct pen_text *why);
 
-/* Whether heads, widths and tokens can be cut as tp and cp say. */
+/* Checks whether heads, widths and tokens can be cut as tp and cp say. */
 pen_status pen__check_cuts(const struct pen_plan *plan,
                            const struct pen_model *model, struct pen_text *why);
 
-/* Whether every block is attention and an MLP or experts, of one size. */
+/*
+ * Returns whether every block is attention and an MLP or experts, of one size.
+ */
 bool pen__has_usual_blocks(const struct pen_model *model);
 
 /* Refuses others; notes a model that is known by its sizes only. */
@@ -77,7 +79,7 @@ pen_status pen__check_blocks(const struct pen_plan *plan,
                              const struct pen_model *model, const char *program,
                              struct pen_text *notes, struct pen_text *why);
 
-/* Whether there are experts for ep to share, and ranks to share them. */
+/* Checks whether there are experts for ep to share, and ranks to share them. */
 pen_status pen__check_experts(const struct pen_plan *plan,
                               const struct pen_model *model,
                               struct pen_text *why);
@@ -95,7 +97,7 @@ void pen__nearest_recipe(struct pen_plan *plan, const struct pen_model *model);
 pen_status pen__check_recipe(const struct pen_plan *plan, const char *known,
                              const char *program, struct pen_text *why);
 
-/* Whether the plan's schedule is the one of this name. */
+/* Returns whether the plan's schedule is the one of this name. */
 bool pen__schedule_is(const struct pen_plan *plan, const char *name);
 
 #endif

@@ -29,7 +29,10 @@ void pen__export_add_job(const struct pen_export *exporter,
                          const struct pen__launch *launch,
                          struct pen_export_files *out);
 
-/* That of the plan's target; of torchtitan the newest version. */
+/*
+ * Returns the launch of the plan's target; for torchtitan that of the newest
+ * version.
+ */
 const struct pen__launch *pen__launch_of(const struct pen_plan *plan);
 
 /* The launch of torchtitan 0.2.2, which reads another file. */

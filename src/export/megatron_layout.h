@@ -21,7 +21,7 @@ struct pen_megatron_layout {
     uint32_t num_further; /* that predict further tokens */
 };
 
-/* On success release it; on failure *out is untouched. */
+/* Parses a layout. On success release it; on failure *out is untouched. */
 pen_status pen_megatron_layout_parse(const char *text,
                                      struct pen_megatron_layout *out,
                                      struct pen_text *why);

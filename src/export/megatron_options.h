@@ -14,11 +14,11 @@ pen_status pen__megatron_note_model(const struct pen_plan *plan,
                                     struct pen_text *notes,
                                     struct pen_text *why);
 
-/* One option in a line. */
+/* Adds the model's options, one in a line. */
 void pen__megatron_add_model(const struct pen_model *model,
                              struct pen_text *out);
 
-/* A line. */
+/* Adds a line. */
 void pen__megatron_add_flag(struct pen_text *out, const char *name);
 void pen__megatron_add_count(struct pen_text *out, const char *name,
                              uint64_t value);

@@ -22,7 +22,10 @@ pen_status pen__megatron_fit_recipe(const struct pen__megatron *version,
                                     struct pen_text *notes,
                                     struct pen_text *why);
 
-/* Options of a plan's recipe, of its sharding and of its recomputation. */
+/*
+ * Adds the options of a plan's recipe, of its sharding and of its
+ * recomputation.
+ */
 void pen__megatron_add_recipe(const struct pen__megatron *version,
                               const struct pen_plan *plan,
                               const struct pen_model *model,
@@ -46,10 +49,13 @@ struct pen__megatron_module {
 /* The modules of --offload-modules; NULL after the last one. */
 extern const struct pen__megatron_module pen__megatron_offloads[];
 
-/* Whether Adam keeps its state in a way of its own. */
+/* Returns whether Adam keeps its state in a special way. */
 bool pen__megatron_is_aware(const struct pen_recipe *recipe);
 
-/* Whether experts are computed without the host's help, which needs room. */
+/*
+ * Returns whether experts are computed without the host's help, which needs
+ * room.
+ */
 bool pen__megatron_is_sync_free(const struct pen_recipe *recipe,
                                 const struct pen_model *model);
 

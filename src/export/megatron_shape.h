@@ -36,7 +36,7 @@ struct pen__megatron_shape {
     bool has_all_biases;
 };
 
-/* As a config.json of the family. */
+/* Prints the shape as a config.json of the family. */
 void pen__megatron_shape_print(const struct pen__megatron_words *words,
                                const struct pen__megatron_shape *shape,
                                struct pen_text *out);

@@ -140,18 +140,20 @@ void pen__megatron_words_release(struct pen__megatron_words *words);
 bool pen__megatron_has(const struct pen__megatron_words *words,
                        enum pen__megatron_option option);
 
-/* Whether the option is there with this value. */
+/* Returns whether the option is given with this value. */
 bool pen__megatron_is(const struct pen__megatron_words *words,
                       enum pen__megatron_option option, const char *value);
 
-/* The name of an option, without dashes. */
+/* Returns the name of an option, without dashes. */
 const char *pen__megatron_name(enum pen__megatron_option option);
 
 /* Returns the option's next value after this one, or NULL. */
 const char *pen__megatron_next(const struct pen__megatron_words *words,
                                const char *value);
 
-/* From 1 to most; *out is left alone when the option is not there. */
+/*
+ * Reads a count from 1 to most; *out is left alone when the option is missing.
+ */
 pen_status pen__megatron_count(const struct pen__megatron_words *words,
                                enum pen__megatron_option option, uint32_t most,
                                uint32_t *out, struct pen_text *why);

@@ -12,11 +12,14 @@ struct pen__titan_flavour {
     const char *configure; /* "llama3_8b"; function of 0.3.0, or NULL */
 };
 
-/* NULL when there is none with these numbers. */
+/* Returns the flavour with these numbers, or NULL. */
 const struct pen__titan_flavour *
 pen__titan_flavour(const struct pen_model *model);
 
-/* "llama3" or another that has the layers of this model, or NULL. */
+/*
+ * Returns "llama3" or another module that has the layers of this model, or
+ * NULL.
+ */
 const char *pen__titan_module(const struct pen_model *model);
 
 /* Which version is written for, where they differ. */
@@ -34,17 +37,17 @@ pen_status pen__titan_fit_experts(const struct pen__titan *titan,
                                   struct pen_plan *plan, struct pen_text *notes,
                                   struct pen_text *why);
 
-/* The rest of the recipe, once schedule and recomputation are settled. */
+/* Fits the rest of the recipe, once schedule and recomputation are settled. */
 pen_status pen__titan_fit_recipe(const struct pen__titan *titan,
                                  struct pen_plan *plan, struct pen_text *notes,
                                  struct pen_text *why);
 
-/* Whether the schedule is one that may overlap messages of experts. */
+/* Returns whether the schedule may overlap messages of experts. */
 bool pen__titan_can_overlap(const struct pen_plan *plan);
 
 /*
- * The name of the schedule; rows of a schedule that torchtitan does not make
- * itself are added to csv.
+ * Finds the name of the schedule; rows of a schedule that torchtitan does not
+ * make itself are added to csv.
  */
 pen_status pen__titan_schedule(const struct pen_plan *plan, const char **name,
                                struct pen_text *csv, struct pen_text *why);

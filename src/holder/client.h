@@ -33,7 +33,10 @@ pen_status pen_holder_offer(struct pen_holder_client *client,
                             const struct pen_shard *shard,
                             struct pen_text *why);
 
-/* Likewise the copy of a step, or of the steps, of a rank of another node. */
+/*
+ * Offers likewise the copy of a step, or of the steps, of a rank of another
+ * node.
+ */
 pen_status pen_holder_offer_copy(struct pen_holder_client *client,
                                  const struct pen_shard *shard,
                                  struct pen_text *why);
@@ -46,19 +49,22 @@ pen_status pen_holder_offer_copy(struct pen_holder_client *client,
 pen_status pen_holder_tell_commit(struct pen_holder_client *client,
                                   uint64_t step, bool drops_older);
 
-/* As pen_holder_entry(). */
+/* Reads an entry, like pen_holder_entry(). */
 pen_status pen_holder_list(struct pen_holder_client *client, uint32_t index,
                            struct pen_holder_message *out,
                            struct pen_text *why);
 
-/* Memory of a rank, or a copy of it, that has a step; 0: any. Close it. */
+/*
+ * Fetches the memory of a rank, or a copy of it, that has a step; 0: any. Close
+ * it.
+ */
 pen_status pen_holder_fetch(struct pen_holder_client *client, uint64_t epoch,
                             uint32_t rank, uint64_t step, struct pen_shard *out,
                             struct pen_text *why);
 
 /*
- * A regular end: no death is reported. is_done: no launch will need the steps.
- * PEN_HOLDER_CLIENT_NONE is fine.
+ * Leaves regularly: no death is reported. is_done: no launch will need the
+ * steps. PEN_HOLDER_CLIENT_NONE is fine.
  */
 void pen_holder_leave(struct pen_holder_client *client, bool is_done);
 

@@ -59,7 +59,7 @@ void pen_copier_begin(struct pen_copier *copier,
  */
 void pen_copier_help(struct pen_copier *copier);
 
-/* Helps, and waits for the last block. */
+/* Helps to copy, and waits for the last block. */
 void pen_copier_finish(struct pen_copier *copier);
 
 #endif

@@ -53,17 +53,18 @@ pen_status pen_holder_set_epoch(struct pen_holder *holder, uint64_t epoch,
                                 struct pen_text *why);
 
 /*
- * One entry of the table of shards; *out has count, and is an entry if index is
- * below that: epoch, rank, num_ranks, run, steps, num_bytes, is_connected.
+ * Reads one entry of the table of shards; *out has count, and is an entry if
+ * index is below that: epoch, rank, num_ranks, run, steps, num_bytes,
+ * is_connected.
  */
 pen_status pen_holder_entry(struct pen_holder *holder, uint32_t index,
                             struct pen_holder_message *out,
                             struct pen_text *why);
 
 /*
- * The next event, with epoch, rank, num_ranks and step (of COMMITTED, the last
- * one of the rank: some may be left out). PEN_BUSY when there is none. PEN_LOST
- * when the holder is gone.
+ * Takes the next event, with epoch, rank, num_ranks and step (for COMMITTED,
+ * the last one of the rank: some may be left out). PEN_BUSY when there is none.
+ * PEN_LOST when the holder is gone.
  */
 pen_status pen_holder_next_event(struct pen_holder *holder,
                                  struct pen_holder_message *out);
@@ -91,8 +92,8 @@ struct pen__holder_ends {
 };
 
 /*
- * The process of the holder: serves until the other end of control closes, or
- * without one as above.
+ * Runs the process of the holder: serves until the other end of control closes,
+ * or without one as above.
  */
 void pen__holder_serve(const struct pen__holder_ends *ends, uint64_t epoch,
                        int64_t limit_ns);

@@ -31,7 +31,9 @@ struct pen_holder_settings {
 pen_status pen_holder_settings_read(struct pen_holder_settings *out,
                                     struct pen_text *why);
 
-/* The name of this node: its host name and the number of its last start. */
+/*
+ * Adds the name of this node: its host name and the number of its last start.
+ */
 void pen_holder_node_name(struct pen_text *out);
 
 struct pen_holder_place {

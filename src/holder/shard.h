@@ -48,8 +48,8 @@ pen_status pen_shard_create(const struct pen_shard_about *about,
                             struct pen_shard *out, struct pen_text *why);
 
 /*
- * The same with room for one step, which is all that is written into it: a step
- * that came from another node.
+ * Makes such a memory with room for one step, which came from another node and
+ * is written once.
  */
 pen_status pen_shard_create_for_one(const struct pen_shard_about *about,
                                     struct pen_shard *out,
@@ -62,7 +62,7 @@ pen_status pen_shard_create_for_one(const struct pen_shard_about *about,
 pen_status pen_shard_open(int descriptor, struct pen_shard *out,
                           struct pen_text *why);
 
-/* PEN_SHARD_NONE is fine. */
+/* Closes the memory. PEN_SHARD_NONE is fine. */
 void pen_shard_close(struct pen_shard *shard);
 
 void pen_shard_describe(const struct pen_shard *shard,
@@ -71,13 +71,13 @@ void pen_shard_describe(const struct pen_shard *shard,
 /* Returns the bytes of the whole memory for slots of `slot_bytes`. */
 size_t pen_shard_bytes(uint64_t slot_bytes);
 
-/* Where the bytes of a slot begin; a multiple of 4096. */
+/* Returns where the bytes of a slot begin, at a multiple of 4096. */
 void *pen_shard_slot(const struct pen_shard *shard, uint32_t slot);
 
-/* The step of a slot, or 0 when it is not whole. Steps count from 1. */
+/* Returns the step of a slot, or 0 when it is not whole. Steps count from 1. */
 uint64_t pen_shard_step(const struct pen_shard *shard, uint32_t slot);
 
-/* The slot of a step; false when no whole one has it. */
+/* Finds the slot of a step; false when no whole one has it. */
 bool pen_shard_find(const struct pen_shard *shard, uint64_t step,
                     uint32_t *slot);
 
@@ -92,8 +92,8 @@ void pen_shard_commit(struct pen_shard *shard, uint32_t slot, uint64_t step,
                       const uint32_t *checks);
 
 /*
- * The check of a whole slot, and the same as pen_shard_commit() for bytes that
- * another shard has: both then have the same check.
+ * Return the check of a whole slot; and commit bytes that another shard has, so
+ * that both have the same check.
  */
 uint32_t pen_shard_check(const struct pen_shard *shard, uint32_t slot);
 void pen_shard_commit_copy(struct pen_shard *shard, uint32_t slot,
@@ -104,7 +104,7 @@ size_t pen_shard_num_blocks(uint64_t slot_bytes);
 uint32_t pen_shard_check_block(const void *slot, uint64_t slot_bytes,
                                size_t block);
 
-/* Whether the bytes of a whole slot are those that were committed. */
+/* Returns whether the bytes of a whole slot are those that were committed. */
 bool pen_shard_verify(const struct pen_shard *shard, uint32_t slot);
 
 #endif

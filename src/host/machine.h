@@ -14,7 +14,7 @@ struct pen__machine {
     hwloc_cpuset_t usable;        /* owned; never empty */
 };
 
-/* On success end with pen__machine_release(). */
+/* Reads the machine. On success end with pen__machine_release(). */
 pen_status pen__machine_init(struct pen__machine *machine,
                              struct pen_text *why);
 void pen__machine_release(struct pen__machine *machine);
@@ -23,7 +23,7 @@ void pen__machine_release(struct pen__machine *machine);
 uint32_t pen__machine_count(const struct pen__machine *machine,
                             hwloc_obj_type_t type, hwloc_const_cpuset_t set);
 
-/* Next core with a processor in the set; NULL begins, and ends. */
+/* Returns the next core with a processor in the set; NULL begins, and ends. */
 hwloc_obj_t pen__machine_next_core(const struct pen__machine *machine,
                                    hwloc_const_cpuset_t set,
                                    hwloc_obj_t before);

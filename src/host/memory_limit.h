@@ -29,7 +29,7 @@ struct pen_memory_limit {
 void pen_memory_limits_read(const char *root,
                             struct pen_memory_limit out[PEN_MEMORY_SCOPES]);
 
-/* A number that is the same for processes of the same control group. */
+/* Returns a number that is the same for processes of the same control group. */
 uint32_t pen_memory_group_key(const char *root);
 
 #endif

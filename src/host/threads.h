@@ -48,7 +48,7 @@ struct pen_threads {
 pen_status pen_threads_start(const struct pen_threads_options *options,
                              struct pen_threads *out, struct pen_text *why);
 
-/* One per core, and not more than the cgroup grants time for. */
+/* Returns one per core, but no more than the cgroup grants time for. */
 int pen_threads_default(const struct pen_topology *topology);
 
 #endif

@@ -39,23 +39,23 @@ void pen__lint_config_release(struct pen__lint_config *config);
 void pen__lint_config_add(struct pen__lint_config *config,
                           const struct pen__lint_setting *setting);
 
-/* The last with this key, or NULL. */
+/* Returns the last setting with this key, or NULL. */
 const struct pen__lint_setting *
 pen__lint_find(const struct pen__lint_config *config, const char *key);
 
-/* Whether it is there, and not false or null. */
+/* Returns whether the setting exists, and is neither false nor null. */
 bool pen__lint_is_on(const struct pen__lint_config *config, const char *key);
 
-/* Whether it is not there, or false or null, for sure. */
+/* Returns whether the setting is surely missing, or false or null. */
 bool pen__lint_is_off(const struct pen__lint_config *config, const char *key);
 
-/* Whether the value is known and is this word. */
+/* Returns whether the value is known and is this word. */
 bool pen__lint_is(const struct pen__lint_config *config, const char *key,
                   const char *value);
 
 /*
- * A count, of 1 or more; `missing` where the key is not there for sure, 0 where
- * it is unknown or no such number.
+ * Returns a count of 1 or more; `missing` where the key is surely missing, 0
+ * where it is unknown or another number.
  */
 uint64_t pen__lint_count(const struct pen__lint_config *config, const char *key,
                          uint64_t missing);
@@ -90,7 +90,9 @@ void pen__lint_file(struct pen__lint_judge *judge,
                     const struct pen__lint_words *words);
 void pen__lint_judge_release(struct pen__lint_judge *judge);
 
-/* How messages call a key: as it is written, or as it would be. */
+/*
+ * Returns the name of a key in messages: as it is written, or as it would be.
+ */
 const char *pen__lint_name(const struct pen__lint_config *config,
                            const char *key);
 

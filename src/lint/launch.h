@@ -22,8 +22,8 @@ void pen__lint_sbatch_option(const char *word, const char *next,
                              struct pen__lint_sbatch *out);
 
 /*
- * The training in the words of a command, from `first` on; false when they are
- * no words of a known program. Release the configuration in either case.
+ * Reads the training in the words of a command, from `first` on; false when the
+ * words are not of a known program. Release the configuration in either case.
  */
 bool pen__lint_read_command(const struct pen__lint_word_list *words,
                             const struct pen__lint_launch *launch,

@@ -144,7 +144,10 @@ pen_status pen_lint_file(const struct pen_lint_question *question,
                          struct pen_lint_report *out, struct pen_text *why);
 void pen_lint_report_release(struct pen_lint_report *report);
 
-/* A finding of the caller's; takes the texts, NULL is a lack of memory. */
+/*
+ * Adds a finding of the caller; takes its texts, of which NULL means a lack of
+ * memory.
+ */
 void pen_lint_add(struct pen_lint_report *report,
                   const struct pen_lint_finding *finding);
 
@@ -156,11 +159,11 @@ struct pen_lint_place {
 struct pen_lint_place pen_lint_place(const char *text, size_t length,
                                      size_t at);
 
-/* The text with all sure fixes; false when there are none. */
+/* Makes the text with all sure fixes; false when there are none. */
 bool pen_lint_fix(const struct pen_lint_question *question,
                   const struct pen_lint_report *report, struct pen_text *out);
 
-/* Lines that differ, as `diff -u` writes them. */
+/* Adds the lines that differ, as `diff -u` writes them. */
 void pen_lint_diff(const char *path, const struct pen_text *before,
                    const struct pen_text *after, struct pen_text *out);
 

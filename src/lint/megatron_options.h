@@ -14,13 +14,13 @@ struct pen__lint_option {
 /* The last row has no name. */
 extern const struct pen__lint_option pen__lint_options[];
 
-/* The option of this name, or NULL. */
+/* Returns the option of this name, or NULL. */
 const struct pen__lint_option *pen__lint_option_find(const char *name);
 
 /* Returns the closest name, if there is only one; otherwise NULL. */
 const char *pen__lint_option_nearest(const char *name);
 
-/* Whether the list of choices has the word. */
+/* Returns whether the list of choices has the word. */
 int pen__lint_has_choice(const char *choices, const char *word);
 
 #endif

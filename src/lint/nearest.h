@@ -20,7 +20,7 @@ struct pen__lint_nearest pen__lint_nearest_to(const char *word);
 void pen__lint_nearest_offer(struct pen__lint_nearest *nearest,
                              const char *name);
 
-/* The best name, or NULL. */
+/* Returns the best name, or NULL. */
 const char *pen__lint_nearest_best(const struct pen__lint_nearest *nearest);
 
 /* Letters to insert, drop, change or swap between two names. */

@@ -37,7 +37,9 @@ pen__lint_rule pen__lint_nanotron;
 #define PEN__LINT_FIRST "decoder-first-pipeline-num-layers"
 #define PEN__LINT_LAST "decoder-last-pipeline-num-layers"
 
-/* The largest number up to `most` that divides the count; at least 1. */
+/*
+ * Returns the largest number up to `most` that divides the count; at least 1.
+ */
 uint64_t pen__lint_divisor(uint64_t count, uint64_t most);
 
 /* Files the finding about the setting with this key, if it is there. */

@@ -23,17 +23,20 @@ struct pen__lint_scope {
 
 void pen__lint_scope_release(struct pen__lint_scope *scope);
 
-/* The variable of this name, or NULL. */
+/* Returns the variable of this name, or NULL. */
 struct pen__lint_variable *pen__lint_scope_find(struct pen__lint_scope *scope,
                                                 const char *name,
                                                 size_t length);
 
-/* The same, made when it is not there; NULL when memory runs out. */
+/*
+ * Returns the variable likewise, and makes a missing one; NULL when memory runs
+ * out.
+ */
 struct pen__lint_variable *pen__lint_scope_make(struct pen__lint_scope *scope,
                                                 const char *name,
                                                 size_t length);
 
-/* No value of it is known from here on. */
+/* Marks the variable's value as unknown from here on. */
 void pen__lint_scope_forget(struct pen__lint_scope *scope, const char *name,
                             size_t length);
 

@@ -54,7 +54,7 @@ void pen__lint_words_release(struct pen__lint_word_list *words);
 size_t pen__lint_word_begin(const struct pen__lint_word *word);
 size_t pen__lint_word_end(const struct pen__lint_word *word);
 
-/* The same of its letters from `first` to before `last`. */
+/* Returns where the letters from `first` to before `last` end in the file. */
 size_t pen__lint_part_end(const struct pen__lint_word *word, size_t first,
                           size_t last);
 

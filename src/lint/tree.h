@@ -13,7 +13,7 @@ struct pen__lint_trouble {
     struct pen_text why;
 };
 
-/* YAML, and JSON, which is checked as JSON before. */
+/* Read YAML, and JSON, which is checked as JSON first. */
 pen_status pen__lint_yaml_read(const char *text, size_t length,
                                struct pen__lint_config *out,
                                struct pen__lint_trouble *trouble);
@@ -25,8 +25,8 @@ pen_status pen__lint_toml_read(const char *text, size_t length,
                                struct pen__lint_trouble *trouble);
 
 /*
- * The byte at which a reason, "line 2, column 7: ...", points; 0 where it has
- * no place.
+ * Returns the byte at which a reason, "line 2, column 7: ...", points; 0 where
+ * it has no place.
  */
 size_t pen__lint_reason_place(const char *text, size_t length,
                               const char *reason);

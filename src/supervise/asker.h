@@ -28,8 +28,9 @@ void pen_asker_init(struct pen_asker *asker, const char *command,
 pen_status pen_asker_start(struct pen_asker *asker, struct pen_text *why);
 
 /*
- * PEN_OK: it has ended, and asker->answer is whole. PEN_BUSY: it runs still, or
- * was not started. Otherwise it has failed, and is no more. Does not wait.
+ * Looks at the question without waiting. PEN_OK: it has ended, and
+ * asker->answer is whole. PEN_BUSY: it is still running, or was not started.
+ * Otherwise it has failed, and has been removed.
  */
 pen_status pen_asker_tend(struct pen_asker *asker, struct pen_text *why);
 

@@ -36,7 +36,7 @@ void pen_child_read(struct pen_child *child);
 /* Collects the process if it has ended. Does not wait. */
 void pen_child_collect(struct pen_child *child);
 
-/* When it was collected and all its processes are gone. */
+/* Releases a child that was collected and whose processes are all gone. */
 void pen_child_release(struct pen_child *child);
 
 #endif

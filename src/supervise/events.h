@@ -41,8 +41,8 @@ struct pen_event {
 void pen_event_print(const struct pen_event *event, struct pen_text *out);
 
 /*
- * The largest epoch in the lines of an events file; 0 when there is none. Lines
- * that are no events are ignored.
+ * Returns the largest epoch in the lines of an events file; 0 when there is
+ * none. Malformed lines are ignored.
  */
 uint64_t pen_events_epoch(const char *text, size_t length);
 
@@ -57,7 +57,7 @@ struct pen_events {
 pen_status pen_events_open(struct pen_events *events, const char *path,
                            struct pen_text *why);
 
-/* A line that cannot be written is a warning. */
+/* Adds an event. A line that cannot be written is a warning. */
 void pen_events_add(struct pen_events *events, const struct pen_event *event);
 void pen_events_close(struct pen_events *events);
 

@@ -54,7 +54,7 @@ void pen_family_look(struct pen_family *family, int64_t now_ns);
  */
 void pen_member_note_end(struct pen_member *member);
 
-/* Ranks that live. */
+/* Returns the number of living ranks. */
 size_t pen_family_ranks(const struct pen_family *family);
 
 /* Sends a signal to all living members but one, which may be 0. */

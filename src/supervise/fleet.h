@@ -55,13 +55,16 @@ bool pen_fleet_is_asking(const struct pen_fleet *fleet);
 /* Takes an answer, and asks when it is time. Does not wait. */
 void pen_fleet_tend(struct pen_fleet *fleet);
 
-/* Ranks of the largest launch on the newest list; 0: none is possible. */
+/*
+ * Returns the ranks of the largest launch on the newest list; 0: none is
+ * possible.
+ */
 uint32_t pen_fleet_size(const struct pen_fleet *fleet);
 
 /*
- * The next launch is the largest one, which must be possible; words are of the
- * command, the last NULL.
- * fleet->words are valid until the next call.
+ * Chooses the largest launch, which must be possible, as the next one; words
+ * are those of the command, the last NULL. fleet->words are valid until the
+ * next call.
  */
 pen_status pen_fleet_place(struct pen_fleet *fleet, char *const *words);
 
@@ -73,7 +76,9 @@ void pen_fleet_release(struct pen_fleet *fleet);
 enum { PEN_NUM_PLACEHOLDERS = 3 };
 extern const char *const pen_placeholders[PEN_NUM_PLACEHOLDERS];
 
-/* Whether one of the words has it; the last word is NULL. */
+/*
+ * Returns whether one of the words has the placeholder; the last word is NULL.
+ */
 bool pen_words_have(char *const *words, const char *placeholder);
 
 #endif

@@ -26,7 +26,10 @@ struct pen_held {
 pen_status pen_held_start(struct pen_held *held, uint64_t epoch,
                           struct pen_text *why);
 
-/* The next epoch; a holder that has ended is started again, and is empty. */
+/*
+ * Begins the next epoch; a holder that has ended is started again, and is
+ * empty.
+ */
 pen_status pen_held_advance(struct pen_held *held, uint64_t epoch,
                             struct pen_text *why);
 
@@ -34,9 +37,9 @@ pen_status pen_held_advance(struct pen_held *held, uint64_t epoch,
 void pen_held_read(struct pen_held *held);
 
 /*
- * When all ranks have ended: what is in their memory. A rank may be killed
- * between a commit and the word about it, and the holder may be slow to pass it
- * on.
+ * Reads, after all ranks have ended, which steps are in their memory. A rank
+ * may be killed between a commit and its message, and the holder may be slow to
+ * pass the message on.
  */
 void pen_held_settle(struct pen_held *held);
 

@@ -22,11 +22,11 @@ struct pen_last_words {
 
 void pen_last_words_init(struct pen_last_words *words);
 
-/* Bytes as they were read, whole lines or not. */
+/* Adds bytes as they were read, whole lines or not. */
 void pen_last_words_add(struct pen_last_words *words, const char *bytes,
                         size_t length);
 
-/* How many whole lines are kept, and the i-th of them, oldest first. */
+/* Return how many whole lines are kept, and the i-th of them, oldest first. */
 size_t pen_last_words_count(const struct pen_last_words *words);
 const char *pen_last_words_line(const struct pen_last_words *words, size_t i);
 

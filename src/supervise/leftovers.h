@@ -21,11 +21,14 @@ void pen_leftovers_note(struct pen_leftovers *leftovers,
 /* Adds the names in the text of /proc/PID/maps, each once. */
 void pen_leftovers_read(struct pen_leftovers *leftovers, const char *maps);
 
-/* Whether a file of Open MPI has the job of one that was noted in its name. */
+/* Returns whether a file of Open MPI names the job of a noted file. */
 bool pen_leftovers_is_kin(const struct pen_leftovers *leftovers,
                           const char *name);
 
-/* When all processes of the launch are gone. Failures are not reported. */
+/*
+ * Removes the files after all processes of the launch are gone. Failures are
+ * not reported.
+ */
 void pen_leftovers_remove(struct pen_leftovers *leftovers, pid_t launcher);
 
 #endif

@@ -37,18 +37,18 @@ void pen_nodes_release(struct pen_nodes *nodes);
 
 uint32_t pen_nodes_slots(const struct pen_nodes *nodes);
 
-/* The first slots, num_slots of them, which must be there. */
+/* Takes the first num_slots slots, which must exist. */
 pen_status pen_nodes_take(const struct pen_nodes *nodes, uint32_t num_slots,
                           struct pen_nodes *out);
 
 /*
- * The first node of `used` that `nodes` do not have with as many slots; NULL
- * when all are there.
+ * Returns the first node of `used` that `nodes` do not have with as many slots;
+ * NULL when all are there.
  */
 const struct pen_node *pen_nodes_missing(const struct pen_nodes *nodes,
                                          const struct pen_nodes *used);
 
-/* "a:2,b:1", without nodes that have no slot. */
+/* Prints "a:2,b:1", without nodes that have no slot. */
 void pen_nodes_print(const struct pen_nodes *nodes, struct pen_text *out);
 
 #endif

@@ -73,7 +73,7 @@ struct pen_fault {
 void pen_fault_read_status(struct pen_fault *fault, int status,
                            const char *error);
 
-/* "rank 2 died (signal 9) at step 12 in 2F3" */
+/* Prints "rank 2 died (signal 9) at step 12 in 2F3". */
 void pen_fault_print(const struct pen_fault *fault, struct pen_text *out);
 
 /* ---- restarts ---- */
@@ -88,7 +88,7 @@ struct pen_policy {
     uint32_t num_fruitless; /* launches in a row without a committed step */
 };
 
-/* False when memory runs out. max_restarts may be 0. */
+/* Prepares the policy; max_restarts may be 0. False when memory runs out. */
 bool pen_policy_init(struct pen_policy *policy, uint32_t max_restarts,
                      double window_sec);
 void pen_policy_release(struct pen_policy *policy);
@@ -100,11 +100,9 @@ struct pen_decision {
 };
 
 /*
- * has_progress: a step was committed since the last restart. now_sec only goes
- * forward.
- *
- * The first two restarts without progress are at once, the next after 1 s, 2 s,
- * 4 s and so on, up to a minute.
+ * Decides what to do about a fault. has_progress: a step was committed since
+ * the last restart. now_sec never decreases. The first two restarts without
+ * progress are at once, the next after 1 s, 2 s, 4 s and so on, up to a minute.
  */
 struct pen_decision pen_policy_decide(struct pen_policy *policy,
                                       const struct pen_fault *fault,

@@ -39,7 +39,7 @@ enum pen_progress_verdict {
 void pen_progress_start(struct pen_progress *progress, int64_t now_ns);
 void pen_progress_commit(struct pen_progress *progress, int64_t now_ns);
 
-/* Processor time of all ranks since they began. */
+/* Notes the processor time of all ranks since they began. */
 void pen_progress_work(struct pen_progress *progress, int64_t work_ns,
                        int64_t now_ns);
 

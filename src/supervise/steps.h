@@ -18,7 +18,9 @@ struct pen_steps {
 /* Reads the folder if it has changed; returns the newest step. */
 int64_t pen_steps_newest(struct pen_steps *steps);
 
-/* The folder that follows --save among the words of a command; or NULL. */
+/*
+ * Returns the folder that follows --save among the words of a command; or NULL.
+ */
 const char *pen_steps_find_folder(char *const *words);
 
 #endif

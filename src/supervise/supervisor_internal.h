@@ -64,7 +64,7 @@ void pen__supervisor_tell(struct pen__supervisor *s, enum pen_event_kind kind,
 /* Takes in what was committed since the last call. */
 void pen__supervisor_note_commits(struct pen__supervisor *s);
 
-/* Whether the launch is over or has to be ended, and why. */
+/* Returns whether the launch is over or has to be ended, and why. */
 bool pen__supervisor_judge(struct pen__supervisor *s, struct pen_fault *fault);
 
 #endif

@@ -10,8 +10,8 @@
 struct pen_average;
 
 /*
- * `compressor` may be NULL. Takes PEN_COLLECTIVE_CHANNELS from `channel` on.
- * On failure *out is untouched.
+ * Creates an average. `compressor` may be NULL. Takes PEN_COLLECTIVE_CHANNELS
+ * from `channel` on. On failure *out is untouched.
  */
 pen_status pen_average_create(const struct pen_compression *setting,
                               const struct pen_compressor *compressor,
@@ -22,13 +22,13 @@ void pen_average_free(struct pen_average *average);
 size_t pen_average_bytes(const struct pen_average *average);
 
 /*
- * Begins: of setting->count floats, in place. The vector may not be touched
- * until it is over.
+ * Begins the mean of setting->count floats, in place. The vector may not be
+ * touched until it is over.
  */
 void pen_average_start(struct pen_average *average, uint64_t step,
                        float *vector);
 
-/* Never waits. True when nothing is under way. */
+/* Returns true when nothing is under way. Never waits. */
 bool pen_average_poll(struct pen_average *average);
 void pen_average_wait(struct pen_average *average);
 

@@ -31,7 +31,7 @@ struct pen_block_code {
  */
 size_t pen_block_code_bytes(const struct pen_block_code *code, size_t count);
 
-/* `coded` needs no alignment and may not overlap the floats. */
+/* Encodes values. `coded` needs no alignment and may not overlap the floats. */
 void pen_block_encode(const struct pen_block_code *code, const float *values,
                       size_t count, void *coded);
 void pen_block_decode(const struct pen_block_code *code, const void *coded,

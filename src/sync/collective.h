@@ -18,9 +18,9 @@ struct pen_collective;
 enum { PEN_COLLECTIVE_CHANNELS = PEN_SUM_CHANNELS }; /* of one object */
 
 /*
- * For sums of up to `most` floats, gathers of up to `most_gathered` bytes of a
- * member and scatters of pieces up to that; 0 where there are none. On failure
- * *out is untouched.
+ * Creates an object for sums of up to `most` floats, and for gathers of up to
+ * `most_gathered` bytes of a member and scatters of pieces up to that; 0 where
+ * there are none. On failure *out is untouched.
  */
 pen_status pen_collective_create(struct pen_group *peers, uint32_t channel,
                                  size_t most, size_t most_gathered,
@@ -29,7 +29,7 @@ void pen_collective_free(struct pen_collective *collective);
 
 size_t pen_collective_bytes(const struct pen_collective *collective);
 
-/* In place. The vector may not be touched until it is over. */
+/* Begins a sum, in place. The vector may not be touched until it is over. */
 void pen_collective_sum(struct pen_collective *collective, float *values,
                         size_t count);
 
@@ -41,14 +41,16 @@ void pen_collective_sum(struct pen_collective *collective, float *values,
 void pen_collective_gather(struct pen_collective *collective, const void *bytes,
                            size_t length);
 
-/* Piece k is for member k. Received is what was sent here. */
+/*
+ * Sends piece k to member k. The received pieces are those that were sent here.
+ */
 void pen_collective_scatter(struct pen_collective *collective,
                             const void *const *pieces, const size_t *lengths);
 
 const void *pen_collective_received(const struct pen_collective *collective,
                                     uint32_t member, size_t *length);
 
-/* Never waits. True when nothing is under way. */
+/* Returns true when nothing is under way. Never waits. */
 bool pen_collective_poll(struct pen_collective *collective);
 void pen_collective_wait(struct pen_collective *collective);
 

@@ -85,7 +85,7 @@ struct pen_compressor {
                 float *vector);
 };
 
-/* A vector that a compressor keeps per float of what it compresses. */
+/* Adds a vector that a compressor keeps, with a float per compressed float. */
 void pen_sync_compression_state(const struct pen_compression *setting,
                                 const char *name, float *floats,
                                 struct pen_sync_states *out);

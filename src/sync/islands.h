@@ -30,17 +30,19 @@ struct pen_islands_model {
     uint64_t epoch_steps; /* as in sync/method.h */
 };
 
-/* The model is copied, its choice is borrowed. */
+/* Creates islands. The model is copied, its choice is borrowed. */
 pen_status pen_islands_create(const struct pen_islands_model *model,
                               struct pen_islands **out, struct pen_text *why);
 void pen_islands_free(struct pen_islands *islands);
 
-/* INVALID, and why, where this method with these options does not run between
- * islands. */
+/*
+ * Returns INVALID, and why, where this method with these options does not run
+ * between islands.
+ */
 pen_status pen_islands_check(const struct pen_sync_choice *choice,
                              bool is_folding, struct pen_text *why);
 
-/* Whether what is given are changes (sync/method.h). */
+/* Returns whether contributions are changes (sync/method.h). */
 bool pen_islands_gives_changes(const struct pen_sync_choice *choice,
                                bool is_folding);
 
@@ -48,15 +50,17 @@ bool pen_islands_gives_changes(const struct pen_sync_choice *choice,
 uint32_t pen_islands_steps(const struct pen_sync_choice *choice);
 uint32_t pen_islands_delay(const struct pen_sync_choice *choice);
 
-/* Whether a round has a mean of first (0) or second (1) moments. Round 0 has
- * none. */
+/*
+ * Returns whether a round has a mean of first (0) or second (1) moments. Round
+ * 0 has none.
+ */
 bool pen_islands_shares_moment(const struct pen_sync_choice *choice, int which,
                                uint64_t round);
 
-/* The part of the weights that a round is about. */
+/* Returns the fragment of the weights that a round is about. */
 uint32_t pen_islands_fragment(const struct pen_sync_choice *choice,
                               uint64_t round);
-/* In which of them a tensor of the model is. */
+/* Returns the fragment that has a tensor of the model. */
 uint32_t pen_islands_fragment_of(const struct pen_islands_model *model,
                                  const struct pen_sync_tensor *tensor);
 
@@ -66,10 +70,12 @@ uint32_t pen_islands_fragment_of(const struct pen_islands_model *model,
  */
 size_t pen_islands_state(const struct pen_islands *islands);
 size_t pen_islands_shared(const struct pen_islands *islands);
-/* Where the mean of a moment is in a state; 0: it is not shared. */
+/* Returns where the mean of a moment is in a state; 0: it is not shared. */
 size_t pen_islands_moment(const struct pen_islands *islands, int which);
 
-/* Bytes of a contribution: of this round, and at most. */
+/*
+ * Return the bytes of a contribution to this round, and to any round at most.
+ */
 size_t pen_islands_length(const struct pen_islands *islands, uint64_t round);
 size_t pen_islands_most(const struct pen_islands *islands);
 
@@ -95,13 +101,15 @@ struct pen_islands_contribution {
     size_t length;
 };
 
-/* The next state, in place. INVALID where contributions are none of this round;
- * then the state is of no use. Contributions are sorted by island. */
+/*
+ * Computes the next state, in place. INVALID where contributions are not of
+ * this round; then the state is useless. Sorts contributions by island.
+ */
 pen_status pen_islands_take(struct pen_islands *islands, uint64_t round,
                             struct pen_islands_contribution *given,
                             uint32_t num_given, float *state);
 
-/* Bytes of memory that it keeps. */
+/* Returns the bytes of memory that it keeps. */
 size_t pen_islands_bytes(const struct pen_islands *islands);
 
 #endif

@@ -214,28 +214,28 @@ struct pen_sync_method {
     const struct pen_sync_islands *islands; /* NULL: not between islands */
 };
 
-/* Whether members do not wait for each other. */
+/* Returns whether members do not wait for each other. */
 bool pen_sync_is_free(const struct pen_sync_method *method,
                       const struct pen_sync_values *options,
                       uint32_t num_replicas);
 
 /* ---- what many of them need ---- */
 
-/* A compression of all tensors, for pen_average_create(). */
+/* Returns a compression of all tensors, for pen_average_create(). */
 struct pen_compression
 pen_sync_compression(const struct pen_sync_setting *setting);
 
-/* An average of all tensors, with the compressor of the setting. */
+/* Creates an average of all tensors, with the compressor of the setting. */
 pen_status pen_sync_average(const struct pen_sync_setting *setting,
                             uint32_t channel, struct pen_average **out,
                             struct pen_text *why);
 
-/* The same without a compressor, for consistent(). */
+/* Creates such an average without a compressor, for consistent(). */
 pen_status pen_sync_plain_average(const struct pen_sync_setting *setting,
                                   uint32_t channel, struct pen_average **out,
                                   struct pen_text *why);
 
-/* All weights, or gradients, as one vector; and back. */
+/* Copy all weights, or gradients, into one vector, and back. */
 void pen_sync_read_weights(const struct pen_sync_setting *setting, float *out);
 void pen_sync_write_weights(const struct pen_sync_setting *setting,
                             const float *from);
@@ -244,14 +244,16 @@ void pen_sync_read_gradients(const struct pen_sync_setting *setting,
 void pen_sync_write_gradients(const struct pen_sync_setting *setting,
                               const float *from);
 
-/* The optimizer of the run. */
+/* Runs the optimizer of the run. */
 void pen_sync_local_step(const struct pen_sync_setting *setting,
                          const struct pen_sync_step *at);
 
-/* A vector of zeros like the weights; NULL when there is no memory. */
+/*
+ * Allocates a vector of zeros like the weights; NULL when there is no memory.
+ */
 float *pen_sync_vector(const struct pen_sync_setting *setting);
 
-/* The mean of the weights of all members, into out; waits. */
+/* Computes the mean of the weights of all members into `out`; waits for it. */
 void pen_sync_mean_weights(const struct pen_sync_setting *setting,
                            struct pen_average *plain, float *out);
 

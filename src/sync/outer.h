@@ -34,7 +34,7 @@ struct pen_outer {
     uint32_t num_parts;
 };
 
-/* On failure there is nothing to release. */
+/* Prepares the parts. On failure there is nothing to release. */
 pen_status pen_outer_init(struct pen_outer *outer,
                           const struct pen_sync_setting *setting,
                           uint32_t num_parts, double lr, double momentum,
@@ -43,13 +43,13 @@ void pen_outer_release(struct pen_outer *outer);
 
 size_t pen_outer_bytes(const struct pen_outer *outer);
 
-/* The mean of what the replicas moved in a part sets out. */
+/* Begins the mean of the replicas' moves in a part. */
 void pen_outer_start(struct pen_outer *outer, uint32_t part, uint64_t step);
 
-/* The mean of what is in moved[] of a part sets out. */
+/* Begins the mean of the vectors moved[] of a part. */
 void pen_outer_send(struct pen_outer *outer, uint32_t part, uint64_t step);
 
-/* Never waits. True when no mean of the part is under way. */
+/* Returns true when no mean of the part is under way. Never waits. */
 bool pen_outer_has_come(struct pen_outer *outer, uint32_t part);
 
 /* Compute the move of a replica, and the outer step, on vectors. */
@@ -63,7 +63,10 @@ void pen_outer_island_give(struct pen_sync_island *it,
 /* Waits for it and takes the outer step of the part. */
 void pen_outer_step(struct pen_outer *outer, uint32_t part);
 
-/* The same; then its local weights are mix x_i + (1 - mix) theta. */
+/*
+ * Takes the outer step of a part; then its local weights are mix x_i + (1 -
+ * mix) theta.
+ */
 void pen_outer_apply(struct pen_outer *outer, uint32_t part, float mix);
 
 void pen_outer_poll(struct pen_outer *outer);
@@ -71,13 +74,13 @@ void pen_outer_poll(struct pen_outer *outer);
 /* Waits until no mean is under way; moved[] is the same on all members then. */
 void pen_outer_settle(struct pen_outer *outer);
 
-/* Theta, velocity, and what compressors keep. */
+/* Adds theta, velocity, and the states of compressors. */
 void pen_outer_states(struct pen_outer *outer, struct pen_sync_states *out);
 
-/* Theta, as the last outer steps left it. */
+/* Copies theta, as the last outer steps left it. */
 void pen_outer_consistent(const struct pen_outer *outer, float *out);
 
-/* With all parts at once, waiting. */
+/* Computes the cost where all parts are sent at once and waited for. */
 void pen_outer_cost(const struct pen_sync_case *of,
                     const struct pen_mean_cost *mean,
                     struct pen_sync_cost *out);

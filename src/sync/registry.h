@@ -3,14 +3,14 @@
 
 #include "sync/method.h"
 
-/* All methods and compressors there are. */
+/* Lists all methods and compressors. */
 size_t pen_sync_num_methods(void);
 const struct pen_sync_method *pen_sync_method_at(size_t index);
 
 size_t pen_sync_num_compressors(void);
 const struct pen_compressor *pen_sync_compressor_at(size_t index);
 
-/* NULL when there is none of this name. */
+/* Find a method or compressor by name; NULL when there is none. */
 const struct pen_sync_method *pen_sync_find_method(const char *name);
 const struct pen_compressor *pen_sync_find_compressor(const char *name);
 
@@ -27,9 +27,10 @@ struct pen_sync_choice {
 };
 
 /*
- * `interval` 0 is the default one; `options` are "name=number"; `compress`
- * may be NULL. INVALID when there is no such method, compressor or option, or
- * when they do not go together; why says what there is instead.
+ * Chooses a method. `interval` 0 is the default one; `options` are
+ * "name=number"; `compress` may be NULL. INVALID when there is no such method,
+ * compressor or option, or when they do not go together; why lists the existing
+ * ones.
  */
 pen_status pen_sync_choose(const char *method, uint64_t interval,
                            const char *const *options, size_t num_options,

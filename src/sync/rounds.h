@@ -45,7 +45,7 @@ struct pen_rounds_options {
     double longest_sec;
 };
 
-/* On failure *out is untouched. */
+/* Creates rounds. On failure *out is untouched. */
 pen_status pen_rounds_create(const struct pen_rounds_options *options,
                              struct pen_rounds **out);
 void pen_rounds_free(struct pen_rounds *rounds);
@@ -70,10 +70,10 @@ enum pen_rounds_event {
 /* Never waits. */
 enum pen_rounds_event pen_rounds_poll(struct pen_rounds *rounds);
 
-/* The round has ended on this member. */
+/* Notes that the round has ended on this member. */
 void pen_rounds_end(struct pen_rounds *rounds);
 
-/* All messages of this member have arrived. */
+/* Returns whether all messages of this member have arrived. */
 bool pen_rounds_are_quiet(struct pen_rounds *rounds);
 
 /* Computes the grace window from the seconds of the last `count` rounds. */

@@ -65,7 +65,7 @@ pen_status pen_server_create(const struct pen_sync_setting *setting,
 const struct pen_sync_setting *
 pen_server_setting(const struct pen_sync *server);
 
-/* The weights of this member's share, and what is kept of them. */
+/* Return the weights of this member's share, and the vectors kept with them. */
 const float *pen_server_weights(const struct pen_sync *server);
 float *pen_server_kept(struct pen_sync *server);
 
@@ -87,13 +87,13 @@ void pen_server_poll(struct pen_sync *server);
  * know all shares. */
 void pen_server_settle(struct pen_sync *server);
 
-/* The same, and poll() does not begin to serve again. */
+/* Does the same, after which poll() does not begin to serve again. */
 void pen_server_leave(struct pen_sync *server);
 
 void pen_server_states(struct pen_sync *server, struct pen_sync_states *out);
 void pen_server_restored(struct pen_sync *server, uint64_t steps);
 
-/* The servers' weights; settles. */
+/* Settles, and copies the servers' weights. */
 void pen_server_model(struct pen_sync *server, float *out);
 
 #define PEN_SERVER_HOOKS                                                       \
@@ -103,7 +103,7 @@ void pen_server_model(struct pen_sync *server, float *out);
     .restored = pen_server_restored, .consistent = pen_server_model,           \
     .leave = pen_server_leave
 
-/* Bytes, legs and memory; the rest is the method's. */
+/* Computes bytes, legs and memory; the method adds the rest. */
 void pen_server_cost(const struct pen_sync_case *of, struct pen_sync_cost *out);
 
 #endif

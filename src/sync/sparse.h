@@ -28,13 +28,16 @@ struct pen_sparse_waiting {
 /* Values that are sent of a tensor: at least one. */
 size_t pen_sparse_picked(double ratio, size_t count);
 
-/* `ratio` is the largest there will be. On failure nothing is held. */
+/*
+ * Prepares the state. `ratio` is the largest that will occur. On failure
+ * nothing is held.
+ */
 pen_status pen_sparse_init(struct pen_sparse *sparse,
                            const struct pen_compression *setting, double ratio);
 void pen_sparse_release(struct pen_sparse *sparse);
 size_t pen_sparse_bytes(const struct pen_sparse *sparse);
 
-/* Bytes of a message. */
+/* Returns the bytes of a message. */
 size_t pen_sparse_length(const struct pen_compression *setting, double ratio);
 
 /*
@@ -47,8 +50,9 @@ void pen_sparse_cost(const struct pen_sync_case *of, double ratio, double most,
                      double passes, struct pen_mean_cost *out);
 
 /*
- * u = mu u + g, v += u; without a velocity v += g. The largest |v| are what is
- * sent; there v and u become 0.
+ * Adds the given vector to the waiting one, u = mu u + g, v += u, or without a
+ * velocity v += g. Fills in a message with the largest |v|; there v and u
+ * become 0.
  */
 void pen_sparse_encode(struct pen_sparse *sparse, double ratio,
                        const float *given,

@@ -49,7 +49,7 @@ struct pen_sync_states {
 void pen_sync_states_add(struct pen_sync_states *states,
                          const struct pen_sync_state *state);
 
-/* A vector like the weights. */
+/* Adds a vector like the weights. */
 void pen_sync_states_add_vector(struct pen_sync_states *states,
                                 const char *name, bool is_common, float *floats,
                                 size_t count);

@@ -19,7 +19,7 @@ struct pen_advices {
     size_t count;
 };
 
-/* PEN_NOMEM is the only failure; release in any case. */
+/* Collects advice. PEN_NOMEM is the only failure; release in any case. */
 pen_status pen_advices_init(struct pen_advices *advices,
                             const struct pen_run_parts *parts);
 void pen_advices_release(struct pen_advices *advices);

@@ -3,10 +3,10 @@
 
 #include "view/advice.h"
 
-/* An empty one, to be filled. */
+/* Adds an empty advice, to be filled in. */
 struct pen_advice *pen__advice_add(struct pen_advices *advices);
 
-/* Each looks at one thing; the part that it looks at is there. */
+/* Each function examines one aspect; the part that it reads exists. */
 void pen__advise_repeats(const struct pen_run_parts *parts,
                          struct pen_advices *out);
 void pen__advise_numbers(const struct pen_run_parts *parts,

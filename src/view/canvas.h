@@ -77,14 +77,14 @@ void pen__add_circle(struct pen__canvas *canvas, double x, double y,
                      double radius);
 
 void pen__use_colour(struct pen__canvas *canvas, struct pen__colour colour);
-/* One grey from 0, black, to 1. */
+/* Sets a grey from 0, black, to 1. */
 void pen__use_grey(struct pen__canvas *canvas, double grey);
 
-/* Paint the path in the colour of the canvas and begin a new one. */
+/* Fill or stroke the path in the colour of the canvas, and begin a new path. */
 void pen__fill(struct pen__canvas *canvas);
 void pen__stroke(struct pen__canvas *canvas, double width);
 void pen__stroke_round(struct pen__canvas *canvas, double width);
-/* Filled in the colour of the canvas, with an outline of this grey. */
+/* Fills the path in the colour of the canvas, with an outline of this grey. */
 void pen__fill_outlined(struct pen__canvas *canvas, double grey, double width);
 
 /* Sans serif. */
@@ -92,11 +92,13 @@ void pen__use_font(struct pen__canvas *canvas, double size, bool is_bold);
 void pen__use_font_size(struct pen__canvas *canvas, double size);
 double pen__text_width(const struct pen__canvas *canvas, const char *text);
 
-/* Written on the baseline y; returns the width. */
+/* Writes text on the baseline y; returns its width. */
 double pen__write(struct pen__canvas *canvas, double x, double y,
                   enum pen__align align, const char *text);
 
-/* As above from the left, in smaller type where the room is short. */
+/*
+ * Writes text from the left as above, in smaller type where the room is short.
+ */
 double pen__write_within(struct pen__canvas *canvas, double x, double y,
                          double room, double size, bool is_bold,
                          const char *text);

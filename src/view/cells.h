@@ -39,12 +39,15 @@ struct pen__sheet {
     bool has_lanes;
 };
 
-/* On failure (no memory) there is nothing to release. */
+/*
+ * Makes the sheet of an item. On failure (no memory) there is nothing to
+ * release.
+ */
 pen_status pen__sheet_init(struct pen__sheet *sheet,
                            const struct pen_picture_item *item);
 void pen__sheet_release(struct pen__sheet *sheet);
 
-/* A sheet per item; NULL when there is no memory. */
+/* Makes a sheet per item; NULL when there is no memory. */
 struct pen__sheet *pen__sheets_create(const struct pen_picture_item *items,
                                       size_t count);
 void pen__sheets_free(struct pen__sheet *sheets, size_t count);
@@ -61,7 +64,7 @@ void pen__cell_label(const struct pen__sheet *sheet, uint32_t rank,
                      char label[PEN__LABEL_SIZE]);
 
 /*
- * The label of the item, fit for pictures, JSON and terminals: valid UTF-8
+ * Adds the label of the item, fit for pictures, JSON and terminals: valid UTF-8
  * without control characters, whatever the user named the file.
  */
 void pen__add_item_label(const struct pen_picture_item *item,
@@ -69,7 +72,10 @@ void pen__add_item_label(const struct pen_picture_item *item,
 void pen__add_clean(const char *string, struct pen_text *out);
 
 /* "p=4 m=8 v=2": what is not one is named. */
-/* Whether the schedule has a second copy of the model, that runs upwards. */
+/*
+ * Returns whether the schedule has a second copy of the model, that runs
+ * upwards.
+ */
 bool pen__has_second_copy(const struct pen_shape *shape);
 
 void pen__add_shape(const struct pen_shape *shape, struct pen_text *out);
@@ -83,7 +89,10 @@ struct pen__unit pen__unit_of(double longest_sec);
 struct pen__unit pen__unit_for(const struct pen__sheet *sheets, size_t count);
 double pen__longest_sec(const struct pen__sheet *sheets, size_t count);
 
-/* 1, 2 or 5 times a power of ten, so that about `most` fit in the range. */
+/*
+ * Returns 1, 2 or 5 times a power of ten, of which about `most` fit in the
+ * range.
+ */
 double pen__nice_step(double range, double most);
 
 #endif

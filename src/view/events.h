@@ -20,7 +20,7 @@ struct pen__events {
 void pen__events_open(struct pen__events *events);
 void pen__events_close(struct pen__events *events);
 
-/* The next process. Its name must be clean (pen__add_clean()). */
+/* Begins the next process. Its name must be clean (pen__add_clean()). */
 void pen__events_add_process(struct pen__events *events, const char *name);
 void pen__events_name_track(struct pen__events *events, uint32_t track,
                             const char *name);
@@ -31,11 +31,14 @@ void pen__events_begin(struct pen__events *events, const char *phase,
 void pen__events_add_usec(struct pen__events *events, const char *key,
                           double sec);
 
-/* A slice, or an instant when it takes no time; the caller adds its name. */
+/*
+ * Begins a slice, or an instant when it takes no time; the caller adds its
+ * name.
+ */
 void pen__events_begin_slice(struct pen__events *events, uint32_t track,
                              double start_sec, double end_sec);
 
-/* The op as a slice or an instant, with rank, stage and version. */
+/* Adds the op as a slice or an instant, with rank, stage and version. */
 void pen__events_add_op(struct pen__events *events, uint32_t track,
                         const struct pen_schedule *schedule, uint32_t rank,
                         const struct pen_op *op, double start_sec,

@@ -42,10 +42,13 @@ void pen__page_init(struct pen__page *page, const struct pen__sheet *sheets,
 
 double pen__page_x(const struct pen__page *page, double at_sec);
 
-/* Top of the title of this panel; of the axis when index is the count. */
+/*
+ * Returns the top of the title of this panel, or of the axis when index is the
+ * count.
+ */
 double pen__page_panel_y(const struct pen__page *page, size_t index);
 
-/* Top of the cells of this rank. */
+/* Returns the top of the cells of this rank. */
 double pen__page_row_y(const struct pen__page *page, size_t index,
                        uint32_t rank);
 
@@ -58,12 +61,12 @@ struct pen__labels {
     const char *widest; /* borrowed */
 };
 
-/* One rank of the schedule at index. */
+/* Draws one rank of the schedule at `index`. */
 void pen__row_draw(struct pen__canvas *canvas, const struct pen__page *page,
                    size_t index, uint32_t rank,
                    const struct pen__labels *labels);
 
-/* One schedule with its title, rows and critical path. */
+/* Draws one schedule with its title, rows and critical path. */
 void pen__panel_draw(struct pen__canvas *canvas, const struct pen__page *page,
                      size_t index);
 
@@ -71,7 +74,7 @@ void pen__panel_draw(struct pen__canvas *canvas, const struct pen__page *page,
 double pen__legend(struct pen__canvas *canvas, const struct pen__page *page,
                    bool is_drawn);
 
-/* Everything. */
+/* Draws the whole page. */
 void pen__page_draw(struct pen__canvas *canvas, const struct pen__page *page);
 
 #endif

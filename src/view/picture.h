@@ -16,7 +16,7 @@ struct pen__picture {
     const char *name; /* its contents in words, for readers who cannot see it */
 };
 
-/* Whether the name ends in .svg, .png or .pdf. */
+/* Returns whether the name ends in .svg, .png or .pdf. */
 bool pen__picture_has_form(const char *path);
 
 bool pen__ends_in(const char *path, const char *ending);
@@ -29,14 +29,16 @@ pen_status pen__picture_print(const struct pen__picture *picture,
                               const char *path, struct pen_text *out,
                               struct pen_text *why);
 
-/* As above, and writes them to the file. */
+/* Makes the picture as above, and writes it to the file. */
 pen_status pen__picture_write(const struct pen__picture *picture,
                               const char *path, struct pen_text *why);
 
-/* The same bytes on every machine. */
+/* Prints an SVG: the same bytes on every machine. */
 void pen__svg_print(const struct pen__picture *picture, struct pen_text *out);
 
-/* For names that end in .png or .pdf; refused in a build without cairo. */
+/*
+ * Checks names that end in .png or .pdf; refuses them in a build without cairo.
+ */
 pen_status pen__cairo_check(const char *path, struct pen_text *why);
 pen_status pen__cairo_print(const struct pen__picture *picture,
                             const char *path, struct pen_text *out,

@@ -32,20 +32,26 @@ enum pen__axis_kind pen__plot_x_axis(const struct pen__plot *plot);
 enum pen__axis_kind pen__plot_y_axis(const struct pen__plot *plot,
                                      enum pen__chart_kind kind);
 
-/* About `most_ticks` of them. A range of nothing, or of one value, is fine. */
+/*
+ * Makes an axis with about `most_ticks` ticks. An empty range, or one value, is
+ * fine.
+ */
 void pen__axis_init(struct pen__axis *axis, enum pen__axis_kind kind,
                     struct pen__range range, unsigned most_ticks);
 
-/* Where the value is: 0 at the beginning of the axis, 1 at its end. */
+/* Returns where the value is: 0 at the beginning of the axis, 1 at its end. */
 double pen__axis_share(const struct pen__axis *axis, double value);
 
 #define PEN__NUMBER_SIZE 32
 
-/* With as many digits as the ticks need; large numbers as 20k, 1.5M. */
+/*
+ * Writes the label of a tick, with as many digits as the ticks need; large
+ * numbers as 20k, 1.5M.
+ */
 void pen__axis_label(const struct pen__axis *axis, size_t tick,
                      char label[PEN__NUMBER_SIZE]);
 
-/* One number in four digits: 2.131, 13.1k. */
+/* Prints a number in four digits: 2.131, 13.1k. */
 void pen__print_value(double value, char text[PEN__NUMBER_SIZE]);
 
 #endif

@@ -57,7 +57,7 @@ pen_status pen__plot_init(struct pen__plot *plot,
                           double columns, struct pen_text *why);
 void pen__plot_release(struct pen__plot *plot);
 
-/* The last point that is there; NULL: there is none. */
+/* Returns the last point; NULL: there is none. */
 const struct pen__point *pen__curve_last(const struct pen__curve *curve);
 
 /*
@@ -69,14 +69,14 @@ pen_status pen__curve_smooth(struct pen__curve *curve, uint32_t window);
 void pen__curve_thin(struct pen__curve *curve, struct pen__range x,
                      double columns);
 
-/* The title, fit for pictures and terminals. */
+/* Adds the title, fit for pictures and terminals. */
 void pen__plot_add_title(const struct pen__plot *plot, struct pen_text *out);
 
-/* "loss 2.131, validated 2.215, 1310 tokens/s at step 600" */
+/* Adds "loss 2.131, validated 2.215, 1310 tokens/s at step 600". */
 void pen__plot_add_words(const struct pen__plot *plot, size_t index,
                          struct pen_text *out);
 
-/* "loss", "tokens/s", and what was done to them. */
+/* Adds "loss" or "tokens/s", and the smoothing. */
 void pen__plot_add_chart_name(const struct pen__plot *plot,
                               enum pen__chart_kind kind, struct pen_text *out);
 

@@ -32,11 +32,11 @@ void pen__run_mark(struct pen__canvas *canvas, size_t index, double x, double y,
 /* Hundredths of a point are exact enough, and short in an SVG. */
 double pen__snap(double points);
 
-/* Lines at the ticks of both axes, and the labels of the upright one. */
+/* Draws lines at the ticks of both axes, and the labels of the vertical one. */
 void pen__guides_draw(struct pen__canvas *canvas, const struct pen__box *box,
                       const struct pen__axis *x, const struct pen__axis *y);
 
-/* The labels of the other one under the box, and its name. */
+/* Writes the labels of the horizontal axis under the box, and its name. */
 void pen__x_axis_write(struct pen__canvas *canvas, const struct pen__box *box,
                        const struct pen__axis *x, const char *name);
 

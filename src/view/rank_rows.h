@@ -17,11 +17,16 @@ double pen__rows_pitch(uint32_t count);
 /* The size of type in such rows, and of how many rows one has room for it. */
 double pen__rows_type_size(double pitch, uint32_t *every);
 
-/* A time axis from 0 to end_sec under the rows, with ticks and its name. */
+/*
+ * Draws a time axis from 0 to end_sec under the rows, with ticks and its name.
+ */
 void pen__rows_axis(struct pen__canvas *canvas, const struct pen__box *plot,
                     double end_sec, const struct pen__unit *unit);
 
-/* A sample of the legend with its words; returns where the next one goes. */
+/*
+ * Draws a sample of the legend with its words; returns the place of the next
+ * one.
+ */
 double pen__rows_sample(struct pen__canvas *canvas, double x, double y,
                         struct pen__colour colour, const char *words);
 

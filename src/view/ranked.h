@@ -10,7 +10,7 @@ struct pen_ranked {
     uint32_t rank;
 };
 
-/* The largest key first, then by rank. */
+/* Sorts by key, the largest first, then by rank. */
 void pen_ranked_sort(struct pen_ranked *ranks, size_t count);
 
 #endif

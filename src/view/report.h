@@ -126,7 +126,10 @@ struct pen_report {
 #define PEN_REPORT_MAX_BARS 64u
 #define PEN_REPORT_MAX_POINTS 200u
 
-/* On failure (no memory, a picture of too many ops) *out has half of it. */
+/*
+ * Prints the report. On failure (no memory, a picture of too many ops) *out has
+ * a part of it.
+ */
 pen_status pen_report_print(const struct pen_report *report,
                             struct pen_text *out, struct pen_text *why);
 

@@ -21,7 +21,7 @@ struct pen__plane {
 #define PEN__PLANE_LEFT 70.0
 #define PEN__PLANE_TOP 26.0
 
-/* Where a value lies in the chart. */
+/* Return the place of a value in the chart. */
 double pen__plane_x(const struct pen__plane *plane, double value);
 double pen__plane_y(const struct pen__plane *plane, double value);
 

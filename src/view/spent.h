@@ -79,7 +79,10 @@ struct pen_spent {
     struct pen_text cause_words; /* "rank 2 computing"; owned */
 };
 
-/* PEN_NOMEM is the only failure. Release the result. */
+/*
+ * Computes where the seconds went. PEN_NOMEM is the only failure. Release the
+ * result.
+ */
 pen_status pen_spent_init(struct pen_spent *spent, const struct pen_view *view);
 void pen_spent_release(struct pen_spent *spent);
 

@@ -38,7 +38,7 @@ struct pen_summary {
     double goodput;  /* share of that in steps that are committed; with a log */
 };
 
-/* PEN_NOMEM is the only failure. */
+/* Summarises a training. PEN_NOMEM is the only failure. */
 pen_status pen_summary_make(const struct pen_run_parts *parts,
                             struct pen_summary *out);
 

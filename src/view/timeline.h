@@ -26,39 +26,41 @@ struct pen_picture_item {
 pen_status pen_timeline_draw(const struct pen_picture_item *items, size_t count,
                              const char *path, struct pen_text *why);
 
-/* Whether its ending asks for a picture: .svg, .png or .pdf. */
+/* Returns whether the path asks for a picture: .svg, .png or .pdf. */
 bool pen_timeline_is_picture(const char *path);
 
-/* The same drawing as the text of an SVG file. */
+/* Prints the same drawing as the text of an SVG file. */
 pen_status pen_timeline_print_svg(const struct pen_picture_item *items,
                                   size_t count, struct pen_text *out,
                                   struct pen_text *why);
 
 /*
- * A drawing of items of one schedule: each row of the first has those of the
- * others under it. Memory is not drawn; path does not end in .json.
+ * Draws items of one schedule: under each row of the first item are those of
+ * the others. Memory is not drawn; the path does not end in .json.
  */
 pen_status pen_timeline_draw_rows(const struct pen_picture_item *items,
                                   size_t count, const char *path,
                                   struct pen_text *why);
 
-/* The same drawing as the text of an SVG file. */
+/* Prints the same drawing as the text of an SVG file. */
 pen_status pen_timeline_print_rows_svg(const struct pen_picture_item *items,
                                        size_t count, struct pen_text *out,
                                        struct pen_text *why);
 
 /*
- * The grid for a terminal that is `columns` wide. Only ASCII; escape sequences
- * only with_colour, and then the letters say the same as the colours.
+ * Prints the grid for a terminal that is `columns` wide. It is ASCII;
+ * with_colour adds escape sequences, and then letters and colours have the same
+ * meaning.
  */
 void pen_timeline_print(const struct pen_picture_item *items, size_t count,
                         bool with_colour, unsigned columns,
                         struct pen_text *out);
 
 /*
- * Chrome's trace event format: one process per rank with tracks for compute,
- * activations and gradients and a counter for the memory; an arrow for every
- * message; one process for the critical path. PEN_NOMEM is the only failure.
+ * Prints Chrome's trace event format: one process per rank with tracks for
+ * compute, activations and gradients and a counter for the memory; an arrow for
+ * every message; one process for the critical path. PEN_NOMEM is the only
+ * failure.
  */
 pen_status pen_perfetto_print(const struct pen_picture_item *items,
                               size_t count, struct pen_text *out);

@@ -35,9 +35,9 @@ pen_status pen_view_draw(const struct pen_view *view, const char *path,
                          struct pen_text *why);
 
 /*
- * The same drawing as the text of an SVG file. Where it would have more than
- * most_ops only num_drawn replicas are in it, those that decided the step; it
- * is refused where one has more.
+ * Prints the same drawing as the text of an SVG file. Where it would have more
+ * than most_ops, only num_drawn replicas are in it, those that decided the
+ * step; it is refused where one replica has more.
  */
 pen_status pen_view_print_svg(const struct pen_view *view, uint64_t most_ops,
                               struct pen_text *out, uint32_t *num_drawn,
@@ -50,8 +50,8 @@ struct pen_view_ranks {
 };
 
 /*
- * A drawing (.svg, .png, .pdf) of what these ranks did, a low row for each in
- * the order of their numbers, in which waiting has a colour of its own.
+ * Draws (.svg, .png, .pdf) the ops of these ranks, a low row for each in the
+ * order of their numbers, in which waiting has a colour of its own.
  */
 pen_status pen_view_draw_ranks(const struct pen_view *view,
                                const struct pen_view_ranks *ranks,
@@ -66,8 +66,8 @@ pen_status pen_view_print(const struct pen_view *view, size_t width,
                           bool with_all_ranks, struct pen_text *out);
 
 /*
- * The same facts of all ranks, in seconds; what was not predicted is null.
- * NULL when memory runs out; drop it with json_decref().
+ * Returns the same facts of all ranks, in seconds; a figure without a
+ * prediction is null. NULL when memory runs out; drop it with json_decref().
  */
 json_t *pen_view_json(const struct pen_view *view);
 

@@ -38,11 +38,11 @@ pen__view_head(const struct pen_view *view, uint32_t line)
     return &view->trace->ranks[view->lines.ranks[line]].head;
 }
 
-/* "rank 2 computing", "gradients from rank 1 to 0": what a root is. */
+/* Adds the name of a root: "rank 2 computing", "gradients from rank 1 to 0". */
 void pen__view_add_root(const struct pen_view *view, uint32_t root,
                         struct pen_text *out);
 
-/* Chrome's trace event format, one process per rank. */
+/* Prints Chrome's trace event format, one process per rank. */
 void pen__view_print_events(const struct pen_view *view, struct pen_text *out);
 
 #endif
