@@ -12,7 +12,8 @@ enum pen_message_way {
     PEN_WAY_DISTANCES, /* all to one partner after another, at distances 1, 2,
                           4, ... */
     PEN_WAY_THERE,     /* to all others at once, each gets its share */
-    PEN_WAY_BACK       /* to all others at once, each gets the own share */
+    PEN_WAY_BACK,      /* to all others at once, each gets the own share */
+    PEN_WAY_CAUSAL     /* the same, the second message to those behind alone */
 };
 
 /* Messages of one pair of ranks in one direction, at most. */

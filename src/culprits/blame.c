@@ -408,12 +408,15 @@ pen_status pen_blame_find(const struct pen_run_figures *disturbed,
 {
     double plain_sec = mean_step_sec(plain);
     uint32_t tensor = disturbed->tensor_ranks > 1 ? disturbed->tensor_ranks : 1;
+    uint32_t context =
+        disturbed->context_ranks > 1 ? disturbed->context_ranks : 1;
     struct pen_mesh mesh =
         pen_mesh_fill(PEN_MESH_PIPELINE_FIRST, schedule->shape.num_ranks,
                       disturbed->num_ranks);
     struct pen_blame blame = {
         .kind = PEN_BLAME_NOBODY,
-        .mesh = pen_mesh_split(mesh, PEN_AXIS_TENSOR, tensor),
+        .mesh = pen_mesh_split(pen_mesh_split(mesh, PEN_AXIS_TENSOR, tensor),
+                               PEN_AXIS_CONTEXT, context),
         .longer_sec = mean_step_sec(disturbed) - plain_sec};
     pen_status status = PEN_OK;
     if (blame.longer_sec < PEN__NOT_LONGER * plain_sec)

@@ -32,11 +32,12 @@ struct pen_run_figures {
     uint32_t num_steps;
     const struct pen_rank_seconds *ranks; /* NULL: unknown */
     uint32_t num_ranks;
-    uint32_t tensor_ranks; /* neighbouring ranks that form a tensor group;
-                              0: one */
-    bool sends_inside;     /* ranks that compute a layer together exchange
-                              messages: their traces are not read, since a trace
-                              does not show whose seconds these are */
+    uint32_t tensor_ranks;  /* neighbouring ranks that form a tensor group;
+                               0: one */
+    uint32_t context_ranks; /* likewise, a context group */
+    bool sends_inside;      /* ranks that compute a layer together exchange
+                               messages: their traces are not read, since a trace
+                               does not show whose seconds these are */
     const struct pen_trace *trace; /* likewise */
     uint32_t *const *waited_for; /* per rank and event of the trace: the rank it
                                     waited for, or UINT32_MAX */

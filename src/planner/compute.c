@@ -364,6 +364,13 @@ void pen_compute_layer_messages(const struct pen_compute *compute,
                               &out->input);
         return;
     }
+    if (compute->context_ranks > 1) {
+        pen_context_rank_sends(compute, kind, mode, PEN_PASS_FORWARD,
+                               &out->forward);
+        pen_context_rank_sends(compute, kind, mode, PEN_PASS_INPUT,
+                               &out->input);
+        return;
+    }
     pen_tensor_rank_sends(compute, kind, mode, PEN_PASS_FORWARD, &out->forward);
     pen_tensor_rank_sends(compute, kind, mode, PEN_PASS_INPUT, &out->input);
 }

@@ -78,11 +78,45 @@ struct pen_context_messages pen_context_rank_messages(
         .gathers = pass == PEN_PASS_FORWARD || is_again, .sums = is_backward};
 }
 
-/*
- * The first rank of a group sends two chunks to each other one in a gather and
- * in a sum, and the last one gets as many. Each exchange copies the own chunks
- * once, and a sum adds what came.
- */
+/* Of adding a chunk to another. */
+static double add_sec(const struct pen_compute *compute)
+{
+    double numbers = (double)pen_context_rank_chunk_bytes(compute) /
+                     (compute->is_bf16 ? 2 : 4);
+    return compute->profile == NULL
+               ? 0
+               : numbers * compute->profile->updates[PEN_UPDATE_ADD].median_sec;
+}
+
+/* Chunks of the others that the first rank of a group sends in an exchange,
+ * and the last one gets. */
+static double num_chunks(const struct pen_compute *compute)
+{
+    return 2 * (num_ranks(compute) - 1.0);
+}
+
+void pen_context_rank_sends(const struct pen_compute *compute,
+                            enum pen_layer_kind kind,
+                            enum pen_recompute recompute,
+                            enum pen_layer_pass pass,
+                            struct pen_pass_messages *out)
+{
+    struct pen_context_messages sent =
+        pen_context_rank_messages(compute, kind, recompute, pass);
+    uint64_t chunk = pen_context_rank_chunk_bytes(compute);
+    *out = (struct pen_pass_messages){.count = sent.gathers + sent.sums};
+    for (uint32_t i = 0; i < out->count; i++) {
+        bool is_sum = i >= sent.gathers;
+        out->rounds[i] = (struct pen_message_round){
+            .way = is_sum ? PEN_WAY_CAUSAL : PEN_WAY_BACK,
+            .num_parts = num_ranks(compute),
+            .part_bytes = {chunk, chunk},
+            .after_sec =
+                (2 + (is_sum ? num_chunks(compute) : 0)) * add_sec(compute)};
+    }
+}
+
+/* Each exchange copies the own chunks once, and a sum adds what came. */
 double pen_context_rank_sec(const struct pen_compute *compute,
                             enum pen_layer_kind kind,
                             enum pen_recompute recompute,
@@ -93,12 +127,11 @@ double pen_context_rank_sec(const struct pen_compute *compute,
         return 0;
     struct pen_context_messages sent =
         pen_context_rank_messages(compute, kind, recompute, pass);
-    double chunks = 2 * (num_ranks(compute) - 1.0);
+    double chunks = num_chunks(compute);
     double bytes = (double)pen_context_rank_chunk_bytes(compute);
-    double add_sec = bytes / (compute->is_bf16 ? 2 : 4) *
-                     profile->updates[PEN_UPDATE_ADD].median_sec;
     double exchange = profile->link.latency_sec +
                       chunks * bytes / profile->link.bytes_per_sec +
-                      2 * add_sec;
-    return (sent.gathers + sent.sums) * exchange + sent.sums * chunks * add_sec;
+                      2 * add_sec(compute);
+    return (sent.gathers + sent.sums) * exchange +
+           sent.sums * chunks * add_sec(compute);
 }

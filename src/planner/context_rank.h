@@ -27,6 +27,13 @@ struct pen_context_messages pen_context_rank_messages(
     const struct pen_compute *compute, enum pen_layer_kind kind,
     enum pen_recompute recompute, enum pen_layer_pass pass);
 
+/* The same round by round, as a simulation sends them. */
+void pen_context_rank_sends(const struct pen_compute *compute,
+                            enum pen_layer_kind kind,
+                            enum pen_recompute recompute,
+                            enum pen_layer_pass pass,
+                            struct pen_pass_messages *out);
+
 /*
  * Seconds of these messages over the link of compute->profile, with the
  * additions; 0 without a link or with one rank.

@@ -73,7 +73,7 @@ static double tensor_time(const struct pen__layer *layer, double kernels,
  */
 static double context_time(const struct pen__layer *layer, double passes)
 {
-    if (layer->cp <= 1)
+    if (layer->cp <= 1 || layer->setting->sends_inside)
         return 0;
     struct pen_operation_list list = {.count = 0};
     struct pen_device_set set = {(uint64_t)layer->cp, (uint64_t)layer->tp};

@@ -8,13 +8,23 @@
 
 #include <stdlib.h>
 
+/* Devices that are a simulated rank each; others are in lockstep. */
+static uint32_t ranks_of(const struct pen_setting *setting,
+                         const struct pen_plan *plan, enum pen_degree which)
+{
+    bool has_ranks =
+        setting->target == PEN_TARGET_PENSTOCK && !plan->has_sequence_parallel;
+    return has_ranks ? plan->degrees[which] : 1;
+}
+
 /* Whether several simulated ranks have the same layers, and sum at the end. */
 static bool has_sums(const struct pen__work *work)
 {
     bool has_copies = pen__has_two_copies(work) ||
                       work->generator->placement == PEN_PLACEMENT_CYCLIC;
-    return (has_copies || pen__degree(work->plan, PEN_DEGREE_DP) > 1) &&
-           !pen__passes_weights(work);
+    uint32_t num_replicas = pen__degree(work->plan, PEN_DEGREE_DP) *
+                            ranks_of(work->setting, work->plan, PEN_DEGREE_CP);
+    return (has_copies || num_replicas > 1) && !pen__passes_weights(work);
 }
 
 /* A measured step has the way of a shared matrix in it, which is sent here. */
@@ -38,13 +48,6 @@ static double tie_of(const struct pen__work *work, uint32_t stage)
 
 /* ---- parameters ---- */
 
-static uint32_t expert_ranks_of(const struct pen_setting *setting,
-                                const struct pen_plan *plan)
-{
-    return setting->target == PEN_TARGET_PENSTOCK ? plan->degrees[PEN_DEGREE_EP]
-                                                  : 1;
-}
-
 static uint64_t parameters_of(const struct pen__work *work, uint32_t stage)
 {
     if (work->measured != NULL)
@@ -63,7 +66,7 @@ static struct dealt dealt_of(const struct pen__work *work, uint32_t stage)
 {
     const struct pen_layer_range *range = &work->plan->stages[stage];
     struct dealt out = {.here = 0};
-    if (expert_ranks_of(work->setting, work->plan) == 1)
+    if (ranks_of(work->setting, work->plan, PEN_DEGREE_EP) == 1)
         return out;
     if (work->measured == NULL) {
         out.here = work->stages[stage].bytes.num_experts;
@@ -144,16 +147,6 @@ static pen_status make_schedule(const struct pen__work *work,
 
 /* ---- messages inside layers ---- */
 
-/* Devices of a context group stay one rank. */
-static uint32_t tensor_ranks_of(const struct pen_setting *setting,
-                                const struct pen_plan *plan)
-{
-    bool has_ranks = setting->target == PEN_TARGET_PENSTOCK &&
-                     plan->degrees[PEN_DEGREE_CP] == 1 &&
-                     !plan->has_sequence_parallel;
-    return has_ranks ? plan->degrees[PEN_DEGREE_TP] : 1;
-}
-
 /* Without a profile, a sum reads two arrays and writes one. */
 static void count_additions(const struct pen__work *work,
                             struct pen_pass_messages *sent)
@@ -178,6 +171,7 @@ static void fill_messages(const struct pen__work *work,
         .sequence = plan->sequence,
         .is_bf16 = work->setting->number == PEN_NUMBER_BF16,
         .tensor_ranks = pen__degree(plan, PEN_DEGREE_TP),
+        .context_ranks = pen__degree(plan, PEN_DEGREE_CP),
         .expert_ranks = pen__degree(plan, PEN_DEGREE_EP)};
     const struct pen_compute *compute =
         work->measured != NULL ? &work->measured->compute : &counted;
@@ -194,9 +188,11 @@ static pen_status make_messages(const struct pen__work *work,
                                 struct pen_simulated *out, struct pen_text *why)
 {
     uint32_t count = work->setting->model->num_layers;
-    out->tensor_ranks = tensor_ranks_of(work->setting, work->plan);
-    out->expert_ranks = expert_ranks_of(work->setting, work->plan);
-    if (out->tensor_ranks == 1 && out->expert_ranks == 1)
+    out->tensor_ranks = ranks_of(work->setting, work->plan, PEN_DEGREE_TP);
+    out->context_ranks = ranks_of(work->setting, work->plan, PEN_DEGREE_CP);
+    out->expert_ranks = ranks_of(work->setting, work->plan, PEN_DEGREE_EP);
+    if (out->tensor_ranks == 1 && out->context_ranks == 1 &&
+        out->expert_ranks == 1)
         return PEN_OK;
     out->messages = calloc(count, sizeof *out->messages);
     if (out->messages == NULL) {

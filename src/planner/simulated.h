@@ -8,8 +8,8 @@
 /*
  * A plan as a simulation of it runs it: what ranks compute is seconds, as in
  * the prediction; what they send is bytes, whose seconds the simulated links
- * decide. Tensor-parallel devices of this program are a rank each; otherwise a
- * rank stands for the tp * cp devices that work in lockstep.
+ * decide. Devices of this program are a rank each, unless they cut rows; a rank
+ * of others stands for the tp * cp devices that work in lockstep.
  */
 
 /* A stage on one of its ranks, for one micro-batch. */
@@ -28,9 +28,10 @@ struct pen_simulated {
     struct pen_simulated_stage *stages; /* owned; those of the plan */
     uint32_t num_stages;
     uint32_t tensor_ranks; /* that a layer is shared by; 1: lockstep, or none */
-    uint32_t expert_ranks; /* replicas that experts are dealt out over */
+    uint32_t context_ranks; /* likewise: that a sequence is shared by */
+    uint32_t expert_ranks;  /* replicas that experts are dealt out over */
     struct pen_layer_messages *messages; /* owned; by layer of the model; NULL
-                                            where both are 1 */
+                                            where all are 1 */
     struct pen_schedule *schedule;       /* owned; lowered */
     struct pen_costs costs; /* under which the schedule was timed */
     double message_bytes;   /* that one device sends to the next stage */

@@ -112,17 +112,25 @@ static void await(struct pen_inner *inner)
     inner->num_posted = inner->num_places = 0;
 }
 
+/* A message of one member to another. */
+static size_t bytes_of(const struct pen_inner *inner,
+                       const struct pen_message_round *round, int message,
+                       uint32_t from, uint32_t to)
+{
+    uint32_t whose = round->way == PEN_WAY_THERE ? to : from;
+    if (round->way == PEN_WAY_CAUSAL && message > 0 && to < from)
+        return 0;
+    return (size_t)(round->part_bytes[message] *
+                    pen_round_share(round, whose, inner->group->size));
+}
+
 static void post_shares(struct pen_inner *inner,
                         const struct pen_message_round *round, uint32_t with)
 {
-    const struct pen_group *group = inner->group;
-    uint64_t there = pen_round_share(round, with, group->size);
-    uint64_t here = pen_round_share(round, group->self, group->size);
-    bool is_back = round->way == PEN_WAY_BACK;
+    uint32_t self = inner->group->self;
     for (int i = 0; i < PEN_ROUND_MESSAGES; i++)
-        post(inner, with,
-             (size_t)(round->part_bytes[i] * (is_back ? here : there)),
-             (size_t)(round->part_bytes[i] * (is_back ? there : here)));
+        post(inner, with, bytes_of(inner, round, i, self, with),
+             bytes_of(inner, round, i, with, self));
 }
 
 void pen_inner_simulate(struct pen_inner *inner,

@@ -234,8 +234,8 @@ void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
 void pen_trainer_sleep(struct pen_trainer *trainer, double seconds);
 
 /*
- * A round of messages inside a layer between the ranks of the tensor group, or
- * of the expert group, of a trainer with phantoms. The group has several ranks.
+ * A round of messages inside a layer between the ranks of the tensor, context
+ * or expert group, of a trainer with phantoms. The group has several ranks.
  */
 void pen_trainer_exchange(struct pen_trainer *trainer,
                           const struct pen_message_round *round);

@@ -323,8 +323,9 @@ static pen_status check_context(const struct pen_trainer *trainer,
     else if (options->replica_shares != NULL)
         reason = "cannot be combined with uneven shares. Drop it, or "
                  "--replica-shares";
-    else if (options->maker != NULL ||
-             (options->sleeps != NULL && options->inner == NULL))
+    else if (options->phantom == NULL &&
+             (options->maker != NULL ||
+              (options->sleeps != NULL && options->inner == NULL)))
         reason = "needs an engine that computes. Drop it, or use --engine "
                  "onednn";
     else if (tokens % (2 * parts) != 0)

@@ -7,15 +7,17 @@
 static struct pen_mesh lines_of(const struct pen_mesh *mesh)
 {
     return pen_mesh_of(mesh->order, mesh->sizes[PEN_AXIS_PIPELINE],
-                       mesh->sizes[PEN_AXIS_REPLICA]);
+                       pen_mesh_num_replicas(mesh));
 }
 
 uint32_t pen__result_line(const struct pen_mesh *mesh, uint32_t rank)
 {
     struct pen_mesh lines = lines_of(mesh);
     struct pen_mesh_place place = pen_mesh_place_of(mesh, rank);
-    return place.at[PEN_AXIS_TENSOR] == 0 ? pen_mesh_rank(&lines, place)
-                                          : PEN__NO_LINE;
+    return place.at[PEN_AXIS_TENSOR] == 0
+               ? pen_mesh_rank_at(&lines, pen_mesh_row(mesh, rank),
+                                  pen_mesh_replica(mesh, rank))
+               : PEN__NO_LINE;
 }
 
 static pen_status make_line(const struct pen_simulation *simulation,
@@ -73,6 +75,7 @@ pen_status pen__result_init(struct pen_sim_result *result,
     *result = (struct pen_sim_result){
         .num_ranks = num,
         .tensor_ranks = simulation->mesh.sizes[PEN_AXIS_TENSOR],
+        .context_ranks = simulation->mesh.sizes[PEN_AXIS_CONTEXT],
         .num_lines = pen_mesh_size(&lines),
         .num_steps = simulation->num_steps};
     result->step_sec = calloc(result->num_steps + 1, sizeof(double));
@@ -94,6 +97,7 @@ pen_sim_result_figures(const struct pen_sim_result *result)
                                     .ranks = result->ranks,
                                     .num_ranks = result->num_ranks,
                                     .tensor_ranks = result->tensor_ranks,
+                                    .context_ranks = result->context_ranks,
                                     .sends_inside = result->num_inside > 0,
                                     .trace = result->trace,
                                     .waited_for = result->waited_for};

@@ -246,11 +246,20 @@ static pen_status make_network(void *context, uint32_t part,
                                     &timed, out, why);
 }
 
+/* As few tokens as there are chunks of a sequence. */
+static struct pen_sample_shape
+sample_of(const struct pen_simulation *simulation)
+{
+    uint32_t parts = simulation->mesh.sizes[PEN_AXIS_CONTEXT];
+    uint32_t count = parts > 1 ? 2 * parts : 1;
+    return (struct pen_sample_shape){.num_ids = count, .num_targets = count};
+}
+
 static pen_status train(struct rank *rank, struct pen_text *why)
 {
     const struct pen_simulation *simulation = rank->run->simulation;
     struct pen_batches batches = {.ops = &nothing,
-                                  .shape = {.num_ids = 1, .num_targets = 1}};
+                                  .shape = sample_of(simulation)};
     double *ends = rank->run->ends;
     uint32_t count;
     struct pen_step *steps =
@@ -280,7 +289,7 @@ static size_t step_batch(const struct pen_simulation *simulation)
         schedule->rules.period != 0
             ? (size_t)schedule->rules.period * schedule->shape.num_copies
             : schedule->shape.num_microbatches;
-    return each * pen_mesh_num_replicas(&simulation->mesh);
+    return each * pen_mesh_num_groups(&simulation->mesh);
 }
 
 static pen_status run_trainer(struct rank *rank,
@@ -297,12 +306,13 @@ static pen_status run_trainer(struct rank *rank,
                                   simulation->value_size};
     struct pen_trainer_options options = {
         .model = simulation->model,
-        .sample = {.num_ids = 1, .num_targets = 1},
+        .sample = sample_of(simulation),
         .micro_batch = 1,
         .global_batch = step_batch(simulation),
         .transport = transport,
         .tensor_size = simulation->mesh.sizes[PEN_AXIS_TENSOR],
         .logical_tensor = simulation->mesh.sizes[PEN_AXIS_TENSOR],
+        .context_size = simulation->mesh.sizes[PEN_AXIS_CONTEXT],
         .expert_size = simulation->expert_ranks,
         .schedule = simulation->schedule,
         .parts = rank->run->ranges,

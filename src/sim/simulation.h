@@ -42,8 +42,8 @@ struct pen_simulation {
     const struct pen_sim_part *parts;    /* of the schedule */
     struct pen_mesh mesh;                /* of the ranks */
     uint32_t expert_ranks; /* replicas of an expert group; 1: there are none */
-    /* By layer of the model, between the ranks of a tensor or an expert group;
-     * NULL: there are no groups. */
+    /* By layer of the model, between the ranks of a tensor, context or expert
+     * group; NULL: there are no groups. */
     const struct pen_layer_messages *messages;
     size_t message_bytes;   /* of activations or gradients between stages */
     bool is_blocking;       /* a sender waits until its bytes have left */
@@ -75,8 +75,9 @@ struct pen_sim_result {
     uint32_t num_steps;
     struct pen_rank_seconds *ranks;
     uint32_t num_ranks;
-    uint32_t tensor_ranks; /* of a group */
-    uint32_t num_lines;    /* of the trace: the first ranks of groups */
+    uint32_t tensor_ranks;  /* of a group */
+    uint32_t context_ranks; /* likewise */
+    uint32_t num_lines;     /* of the trace: the first ranks of groups */
     struct pen_sim_link links[PEN_SIM_MAX_LINKS]; /* the fullest first */
     uint32_t num_links;
     uint64_t num_messages;

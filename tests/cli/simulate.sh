@@ -266,6 +266,24 @@ run 0 simulate "${group[@]}" --slow-rank 3=2
 out_has "Rank 3 (row 0 of pipeline 3) computes 2.0 times as long"
 out_has "messages inside layers"
 
+# ---- context groups ----
+# 12 blocks, 4 micro-batches, 8 chunks of 16 tokens with keys and values of 768 floats:
+# each of 4 ranks sends its two chunks to 3 others, and of their gradients the first
+# to all and the second to those behind.
+groups --cp 4
+group=(--plan "$work/groups.json" --cluster "$work/four.yaml")
+run 0 simulate "${group[@]}" --steps 1 --trace "$work/parts" --json
+same "ranks of a context group" "$(json 'd["ranks"], d["devices"], d["replicas"]')" "(4, 4, 4)"
+same "messages of a context group" "$(json 'd["simulated"]["messages_inside"]')" $((12 * 4 * (24 + 12 + 6)))
+same "bytes of a context group" "$(json 'd["simulated"]["bytes_inside"]')" $((12 * 4 * (24 + 12 + 6) * 16 * 2 * 768 * 4))
+same "near the planner, with parts of sequences" \
+    "$(json "abs(d['simulated']['step_sec'] / d['predicted_sec'] - 1) < 0.1")" True
+same "parts are recorded" "$(find "$work/parts" -name '*.trace' | wc -l)" 4
+run 0 view "$work/parts"
+groups --cp 2 --pp 2
+run 0 simulate "${group[@]}" --slow-rank 1=2
+out_has "Rank 1 (row 0 of pipeline 1) computes 2.0 times as long"
+
 # ---- a sweep ----
 run 0 simulate --plan "$plan" --sweep slow-rank=3@1:2:0.5 --plot "$work/sweep.svg"
 out_has "rank 3, times as slow"

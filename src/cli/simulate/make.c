@@ -146,10 +146,16 @@ static const struct pen_cluster *links_of(struct pen__simulate_job *job)
     return &job->measured;
 }
 
-/* Ranks of a tensor group have neighbouring devices. */
+/* Ranks of a row that share layers and sequences. */
+static uint32_t group_size(const struct pen__simulate_job *job)
+{
+    return job->simulated.tensor_ranks * job->simulated.context_ranks;
+}
+
+/* They have neighbouring devices. */
 static void spread_groups(struct pen__simulate_job *job, uint32_t num_groups)
 {
-    uint32_t size = job->simulated.tensor_ranks;
+    uint32_t size = group_size(job);
     for (uint32_t group = num_groups; group-- > 0;)
         for (uint32_t i = size; i-- > 0;)
             job->devices[group * size + i] = job->devices[group] + i;
@@ -160,7 +166,7 @@ static pen_status place_ranks(struct pen__simulate_job *job,
                               struct pen_text *why)
 {
     const uint32_t *degrees = job->plan->degrees;
-    uint32_t tensor = job->simulated.tensor_ranks;
+    uint32_t size = group_size(job);
     const struct pen_mapping mapping = {
         .kind = (enum pen_mapping_kind)args->mapping,
         .num_replicas = degrees[PEN_DEGREE_DP],
@@ -169,7 +175,7 @@ static pen_status place_ranks(struct pen__simulate_job *job,
         .node_size = pen_cluster_node_size(job->planning.cluster),
         .seed = args->seed};
     uint64_t groups = (uint64_t)mapping.num_replicas * mapping.num_rows;
-    uint64_t count = groups * tensor;
+    uint64_t count = groups * size;
     if (count <= UINT32_MAX)
         job->devices = calloc(count, sizeof *job->devices);
     if (job->devices == NULL) {
@@ -182,7 +188,7 @@ static pen_status place_ranks(struct pen__simulate_job *job,
                                       .is_uncontended = args->is_uncontended,
                                       .devices = job->devices,
                                       .num_ranks = (uint32_t)count,
-                                      .lockstep = mapping.lockstep / tensor};
+                                      .lockstep = mapping.lockstep / size};
     pen_status status = pen_mapping_devices(&mapping, job->devices, why);
     if (status == PEN_OK)
         spread_groups(job, (uint32_t)groups);
@@ -197,11 +203,12 @@ static void fill_simulation(struct pen__simulate_job *job)
     out->model = &job->model;
     out->schedule = simulated->schedule;
     out->parts = job->parts;
-    out->mesh = pen_mesh_split(pen_mesh_of(PEN_MESH_PIPELINE_FIRST,
-                                           job->plan->degrees[PEN_DEGREE_PP],
-                                           job->plan->degrees[PEN_DEGREE_DP] *
-                                               simulated->tensor_ranks),
-                               PEN_AXIS_TENSOR, simulated->tensor_ranks);
+    out->mesh = pen_mesh_split(
+        pen_mesh_of(PEN_MESH_PIPELINE_FIRST, job->plan->degrees[PEN_DEGREE_PP],
+                    job->plan->degrees[PEN_DEGREE_DP] * group_size(job)),
+        PEN_AXIS_TENSOR, simulated->tensor_ranks);
+    out->mesh =
+        pen_mesh_split(out->mesh, PEN_AXIS_CONTEXT, simulated->context_ranks);
     out->expert_ranks = simulated->expert_ranks;
     out->messages = simulated->messages;
     out->message_bytes = (size_t)simulated->message_bytes;
