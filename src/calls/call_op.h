@@ -44,7 +44,7 @@ const struct pen_call_op_info *pen_call_op_info(enum pen_call_op op);
  */
 bool pen__call_op_find(const char *name, enum pen_call_op *out);
 
-/* Whether the operation is a send or a receive, not a collective. */
+/* Returns whether the operation is a send or a receive, not a collective. */
 bool pen_call_op_is_message(enum pen_call_op op);
 
 #endif

@@ -83,7 +83,7 @@ pen_status pen_calls_load(char *const *paths, size_t count,
                           struct pen_calls *out, struct pen_text *why);
 void pen_calls_release(struct pen_calls *calls);
 
-/* NULL where no file is of that rank. */
+/* Returns the rank, or NULL where it has no file. */
 const struct pen_call_rank *pen_calls_find(const struct pen_calls *calls,
                                            uint32_t rank);
 
@@ -93,7 +93,7 @@ pen_status pen_call_rank_parse(const char *path, const char *bytes,
                                uint32_t *world, struct pen_text *why);
 void pen_call_rank_release(struct pen_call_rank *rank);
 
-/* "all_reduce of 3,000 Float". */
+/* Adds "all_reduce of 3,000 Float". */
 void pen_call_add_words(const struct pen_call *call, struct pen_text *out);
 
 #endif

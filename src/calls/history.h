@@ -9,10 +9,10 @@
  * stretch that equals the end of the list.
  */
 
-/* Whether two ranks' calls can be the same collective. */
+/* Returns whether two ranks' calls can be the same collective. */
 bool pen__call_agrees(const struct pen_call *a, const struct pen_call *b);
 
-/* The call to expect next; NULL where nothing was repeated. */
+/* Returns the call to expect next; NULL where nothing was repeated. */
 const struct pen_call *pen__history_expect(const struct pen_call *const *calls,
                                            size_t count);
 

@@ -43,7 +43,7 @@ pen_status pen_meetings_init(const struct pen_calls *calls,
                              struct pen_meetings *out, struct pen_text *why);
 void pen_meetings_release(struct pen_meetings *meetings);
 
-/* The call of a meeting's i-th rank. */
+/* Returns the call of a meeting's i-th rank. */
 const struct pen_call *pen_meeting_call(const struct pen_meetings *meetings,
                                         const struct pen_meeting *meeting,
                                         uint32_t i);
@@ -51,7 +51,7 @@ const struct pen_call_rank *
 pen_meeting_rank(const struct pen_meetings *meetings,
                  const struct pen_meeting *meeting, uint32_t i);
 
-/* The call of that rank, or NULL. */
+/* Returns the call of that rank, or NULL. */
 const struct pen_call *pen_meeting_find(const struct pen_meetings *meetings,
                                         const struct pen_meeting *meeting,
                                         uint32_t rank);

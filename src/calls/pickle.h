@@ -20,10 +20,10 @@
 #define PEN__PICKLE_MOST_CONTAINERS 1000000u
 #define PEN__PICKLE_MOST_VALUES 16000000u
 
-/* Whether the bytes begin as pickles of protocol 2 to 5 do. */
+/* Returns whether the bytes begin as pickles of protocol 2 to 5 do. */
 bool pen__pickle_is(const char *bytes, size_t length);
 
-/* Drop *out with json_decref(). Reasons name the byte. */
+/* Reads a pickle. Drop *out with json_decref(). Reasons name the byte. */
 pen_status pen__pickle_read(const char *bytes, size_t length, json_t **out,
                             struct pen_text *why);
 

@@ -6,8 +6,8 @@
 #include <jansson.h>
 
 /*
- * The sizes of tensors, as [[2, 3], [4]]: 10 elements. An empty list in it is
- * a tensor of `scalar` elements. The type is the first of `types`.
+ * Reads the sizes of tensors, as [[2, 3], [4]]: 10 elements. An empty list in
+ * it is a tensor of `scalar` elements. The type is the first of `types`.
  */
 void pen__read_tensors(const json_t *sizes, const json_t *types,
                        uint64_t scalar, struct pen_call_data *out);
@@ -16,7 +16,7 @@ void pen__read_tensors(const json_t *sizes, const json_t *types,
 #define PEN__MOST_NS INT64_C(2200000000000000000) /* in 2039 */
 int64_t pen__time_ns(const json_t *value);
 
-/* Microseconds, whole or not, as nanoseconds. */
+/* Converts microseconds, whole or not, to nanoseconds. */
 int64_t pen__micros_ns(const json_t *value);
 
 #endif

@@ -53,7 +53,7 @@ pen_status pen_call_waits_init(const struct pen_meetings *meetings,
                                struct pen_text *why);
 void pen_call_waits_release(struct pen_call_waits *waits);
 
-/* When the last rank called; false where the meeting is not judged. */
+/* Finds when the last rank called; false where the meeting is not judged. */
 bool pen_meeting_last(const struct pen_meetings *meetings,
                       const struct pen_meeting *meeting, uint32_t *line,
                       int64_t *begin_ns);

@@ -40,11 +40,14 @@ struct pen_any_tensor {
     bool is_block_matrix; /* neither of the ends, nor a bias or norm */
 };
 
-/* tensor < num_tensors. */
+/* Returns a tensor of the model; tensor < num_tensors. */
 void pen_any_model_tensor(const struct pen_any_model *model, uint32_t tensor,
                           struct pen_any_tensor *out);
 
-/* As pen_weights_find_tensor() or pen_weights_find_image_tensor(). */
+/*
+ * Finds a tensor like pen_weights_find_tensor() or
+ * pen_weights_find_image_tensor().
+ */
 pen_status pen_any_model_find(const struct pen_any_model *model,
                               uint32_t tensor,
                               const struct pen_weights *weights,

@@ -79,7 +79,7 @@ struct pen_device {
     double price_per_hour;
 };
 
-/* The share of the peak that large products of these numbers reach. */
+/* Returns the share of the peak that large products of these numbers reach. */
 double pen_device_product_share(const struct pen_device *device,
                                 enum pen_number number);
 
@@ -133,32 +133,40 @@ pen_status pen_cluster_parse(const char *text, size_t length,
                              struct pen_cluster **out, struct pen_text *why);
 void pen_cluster_free(struct pen_cluster *cluster);
 
-/* A cluster that passes the check; what is printed reads back as the same. */
+/*
+ * Prints a cluster that passes the check; the text is read back as the same
+ * cluster.
+ */
 void pen_cluster_print(const struct pen_cluster *cluster, struct pen_text *out);
 
-/* Whether all numbers are within their bounds and go together. */
+/* Checks that all numbers are within their bounds and go together. */
 pen_status pen_cluster_check(const struct pen_cluster *cluster,
                              struct pen_text *why);
 
-/* Devices of all kinds. */
+/* Returns the devices of all kinds. */
 uint64_t pen_cluster_num_devices(const struct pen_cluster *cluster);
 
 /*
- * The same cluster with another number of devices of its kind, the only one; of
- * a preset, in its systems. On success *out is owned by the caller.
+ * Makes the same cluster with another number of devices of its only kind; if it
+ * is a preset, in its systems. On success *out is owned by the caller.
  */
 pen_status pen_cluster_resize(const struct pen_cluster *cluster, uint64_t count,
                               struct pen_cluster **out, struct pen_text *why);
 
-/* Devices of a system of a preset that a plan takes, or of a block of a file's
- * first links; 1 where the links join all devices alike. */
+/*
+ * Returns the devices of a system that a plan takes, for a preset, or of a
+ * block of the first links, for a file; 1 where the links join all devices
+ * alike.
+ */
 uint64_t pen_cluster_system_size(const struct pen_cluster *cluster);
 
-/* Devices that one operating system has: of a rack those of a tray, otherwise
- * those of a block of the first links. */
+/*
+ * Returns the devices of one operating system: in a rack those of a tray,
+ * otherwise those of a block of the first links.
+ */
 uint64_t pen_cluster_host_size(const struct pen_cluster *cluster);
 
-/* The innermost level whose blocks have at least this many devices. */
+/* Returns the innermost level whose blocks have at least this many devices. */
 const struct pen_link_level *
 pen_cluster_level(const struct pen_cluster *cluster, uint64_t num_devices);
 
@@ -190,7 +198,7 @@ struct pen_system {
     const char *links; /* what they are, for people */
 };
 
-/* As for devices. */
+/* Return a system by its name or its index, as for devices. */
 const struct pen_system *pen_system_find(const char *name);
 const struct pen_system *pen_system_at(size_t index);
 

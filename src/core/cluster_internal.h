@@ -28,7 +28,7 @@ pen_status pen__cluster_create(uint32_t num_groups, uint32_t num_levels,
  */
 const char *pen__device_system(const char *kind);
 
-/* Whether the words name a kind or a system, and how many. */
+/* Returns whether the text names a preset. */
 bool pen__cluster_is_preset(const char *text);
 
 pen_status pen__cluster_from_preset(const char *text, struct pen_cluster **out,

@@ -15,7 +15,7 @@
 pen_status pen__config_read(const char *source, struct pen_text *path,
                             struct pen_text *text, struct pen_text *why);
 
-/* There, and not null. */
+/* Returns whether the key exists and is not null. */
 bool pen__config_has(const struct pen_json *json, const char *key);
 
 pen_status pen__config_flag(const struct pen_json *json, const char *key,
@@ -58,7 +58,9 @@ void pen__config_add_count(struct pen_text *out, const char *key,
                            uint32_t count);
 void pen__config_add_flag(struct pen_text *out, const char *key, bool flag);
 
-/* As short as it can be read back; always a float to Python. */
+/*
+ * Adds a real number as short as it can be read back; always a float to Python.
+ */
 void pen__config_add_real(struct pen_text *out, const char *key, double value);
 
 #endif

@@ -43,10 +43,10 @@ enum pen_dtype {
         PEN_DTYPES
 };
 
-/* "BF16"; a constant. */
+/* Returns "BF16" or the like; a constant. */
 const char *pen_dtype_name(enum pen_dtype dtype);
 
-/* Width of one number. */
+/* Returns the width of one number. */
 uint32_t pen_dtype_bits(enum pen_dtype dtype);
 
 /* PEN_DTYPES when there is no such name. */
@@ -75,8 +75,8 @@ void pen_dtype_from_float(enum pen_dtype dtype, const float *from, size_t count,
                           void *to);
 
 /*
- * The index of the first of `count` numbers that is infinite or NaN; `count`
- * where all are finite. Only BF16, F32 and F64, aligned.
+ * Returns the index of the first of `count` numbers that is infinite or NaN;
+ * `count` where all are finite. Only BF16, F32 and F64, aligned.
  */
 size_t pen_dtype_first_nonfinite(enum pen_dtype dtype, const void *numbers,
                                  size_t count);

@@ -157,10 +157,13 @@ pen_status pen_image_model_load(const char *source,
                                 struct pen_image_model **out,
                                 struct pen_text *why);
 
-/* Whether it is of the kinds above: its preset or model_type is known here. */
+/*
+ * Returns whether the model is of the kinds above: its preset or model_type is
+ * known here.
+ */
 bool pen_image_model_is(const char *source);
 
-/* The same of the text of a config.json. */
+/* Returns the same for the text of a config.json. */
 bool pen_image_model_is_config(const char *text, size_t length);
 
 /* Returns the names of presets, without "preset:"; NULL after the last one. */
@@ -169,7 +172,7 @@ const char *pen_image_model_preset_at(size_t index);
 /* Adds the names of all presets: "preset:alexnet, preset:cifar-cnn, ...". */
 void pen_image_model_list_presets(struct pen_text *out);
 
-/* The same from the text of a config.json. */
+/* Parses such a model from the text of a config.json. */
 pen_status pen_image_model_parse(const char *text, size_t length,
                                  struct pen_image_model **out,
                                  struct pen_text *why);
@@ -180,7 +183,7 @@ void pen_image_model_free(struct pen_image_model *model);
 void pen_image_model_print(const struct pen_image_model *model,
                            struct pen_text *out);
 
-/* "resnet", as model_type has it; a constant. */
+/* Returns "resnet" or the like, as model_type has it; a constant. */
 const char *pen_image_family_name(enum pen_image_family family);
 
 #endif

@@ -32,16 +32,19 @@ void pen_image_layer_extents(const struct pen_image_model *model,
                              uint32_t layer, struct pen_image_extent *in,
                              struct pen_image_extent *out);
 
-/* That the layer trains. */
+/* Returns the parameters that the layer trains. */
 uint64_t pen_image_layer_parameters(const struct pen_image_model *model,
                                     uint32_t layer);
 
-/* As pen_model_layer_cost(), of the layers as src/network computes them. */
+/*
+ * Computes costs like pen_model_layer_cost(), for the layers as src/network
+ * computes them.
+ */
 void pen_image_layer_cost(const struct pen_image_model *model, uint32_t layer,
                           const struct pen_workload *workload,
                           struct pen_layer_cost *out);
 
-/* Flops of the three passes of all layers over a batch. */
+/* Returns the flops of the three passes of all layers over a batch. */
 double pen_image_model_step_flops(const struct pen_image_model *model,
                                   uint64_t batch, uint32_t height,
                                   uint32_t width);

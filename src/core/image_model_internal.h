@@ -21,13 +21,14 @@ void pen__image_steps_print(const struct pen_image_model *model,
                             struct pen_text *out);
 
 /*
- * Whether the images of the model are large enough for its steps, and what goes
- * into the first dense layer is not too much. Sets the inputs of that layer.
+ * Checks that the images of the model are large enough for its steps, and that
+ * the input of the first dense layer is not too large. Sets the inputs of that
+ * layer.
  */
 pen_status pen__image_steps_check(const struct pen_image_model *model,
                                   uint32_t *inputs, struct pen_text *why);
 
-/* The config.json of a preset; NULL when there is none of that name. */
+/* Returns the config.json of a preset; NULL when there is none of that name. */
 const char *pen__image_preset(const char *name);
 
 /* Copies the settings, and lists the layers and tensors that follow. */

@@ -80,7 +80,7 @@ struct pen_mesh pen_mesh_fill(enum pen_mesh_order order, uint32_t pipeline,
 struct pen_mesh pen_mesh_split(struct pen_mesh mesh, enum pen_axis axis,
                                uint32_t size);
 
-/* INVALID for what `rank` has made in another epoch. */
+/* Returns INVALID for data that `rank` has made in another epoch. */
 pen_status pen_mesh_check_epoch(const struct pen_mesh *mesh, uint32_t rank,
                                 uint32_t epoch, struct pen_text *why);
 
@@ -98,7 +98,10 @@ struct pen_mesh_place pen_mesh_place_of(const struct pen_mesh *mesh,
 void pen_mesh_set_replica(const struct pen_mesh *mesh, uint32_t replica,
                           struct pen_mesh_place *place);
 
-/* The rank of a row of a replica, the first along the tensor axis. */
+/*
+ * Return the rank of a row of a replica, the first along the tensor axis, and a
+ * rank's row and replica.
+ */
 uint32_t pen_mesh_rank_at(const struct pen_mesh *mesh, uint32_t row,
                           uint32_t replica);
 uint32_t pen_mesh_row(const struct pen_mesh *mesh, uint32_t rank);
@@ -114,7 +117,7 @@ static inline uint32_t pen_mesh_num_replicas(const struct pen_mesh *mesh)
     return mesh->sizes[PEN_AXIS_REPLICA] * mesh->sizes[PEN_AXIS_CONTEXT];
 }
 
-/* Context groups: replicas with samples of their own. */
+/* Returns the number of context groups: replicas with samples of their own. */
 static inline uint32_t pen_mesh_num_groups(const struct pen_mesh *mesh)
 {
     return mesh->sizes[PEN_AXIS_REPLICA];

@@ -341,7 +341,7 @@ pen_status pen_model_load(const char *source, struct pen_model **out,
 /* Returns the names of presets, without "preset:"; NULL after the last one. */
 const char *pen_model_preset_at(size_t index);
 
-/* The same from the text of a config.json. */
+/* Parses such a model from the text of a config.json. */
 pen_status pen_model_parse(const char *text, size_t length,
                            struct pen_model **out, struct pen_text *why);
 
@@ -365,18 +365,18 @@ void pen_model_free(struct pen_model *model);
  */
 void pen_model_print(const struct pen_model *model, struct pen_text *out);
 
-/* "llama", as model_type has it; a constant. */
+/* Returns "llama" or the like, as model_type has it; a constant. */
 const char *pen_family_name(enum pen_family family);
 const char *pen_model_type(const struct pen_model *model);
 
 enum pen_layer_kind pen_model_layer_kind(const struct pen_model *model,
                                          uint32_t layer);
 
-/* The tensors of a layer are *first to *first + count - 1; returns count. */
+/* Finds the tensors of a layer, *first to *first + count - 1; returns count. */
 uint32_t pen_model_layer_tensors(const struct pen_model *model, uint32_t layer,
                                  uint32_t *first);
 
-/* tensor < num_tensors. */
+/* Returns a tensor; tensor < num_tensors. */
 void pen_model_tensor(const struct pen_model *model, uint32_t tensor,
                       struct pen_tensor_info *out);
 
@@ -392,15 +392,17 @@ uint32_t pen_model_find_expert_part(const struct pen_model *model,
                                     enum pen_part part);
 
 /*
- * The same name without what the outer module puts before it: checkpoints of
- * the bare network, as gpt2's own, have "h.0.ln_1.weight". Points into name.
+ * Returns the name without the part that the outer module puts before it:
+ * checkpoints of the bare network, as gpt2's own, have "h.0.ln_1.weight".
+ * Points into name.
  */
 const char *pen_model_bare_name(const struct pen_model *model,
                                 const char *name);
 
 /*
- * Whether train, eval, generate and profile run this family. If not, why says
- * so and the answer is PEN_INVALID: such a model has no list of tensors.
+ * Returns whether train, eval, generate and profile run this family. If not,
+ * why says so and the answer is PEN_INVALID: such a model has no list of
+ * tensors.
  */
 pen_status pen_model_check_trainable(const struct pen_model *model,
                                      struct pen_text *why);
@@ -409,7 +411,10 @@ pen_status pen_model_check_trainable(const struct pen_model *model,
  * Counts, from the sizes alone (model_shape.c).
  */
 
-/* A tied output matrix counts where it is stored, in the embedding. */
+/*
+ * Returns the parameters of a layer. A tied output matrix counts where it is
+ * stored, in the embedding.
+ */
 uint64_t pen_model_layer_parameters(const struct pen_model *model,
                                     uint32_t layer);
 
@@ -433,18 +438,21 @@ uint64_t pen_model_vocab_parameters(const struct pen_model *model);
 uint64_t pen_model_block_products(const struct pen_model *model,
                                   uint32_t block);
 
-/* The same of the head. */
+/* Returns the same for the head. */
 uint64_t pen_model_head_products(const struct pen_model *model);
 
 bool pen_model_block_is_sparse(const struct pen_model *model, uint32_t block);
 
-/* An MLP or expert has three matrices: gate, up and down. */
+/* Returns whether an MLP or expert has three matrices: gate, up and down. */
 bool pen_model_has_gate(const struct pen_model *model);
 
-/* Every position sees only those before it; not so in an encoder. */
+/*
+ * Returns whether every position sees only those before it; not so in an
+ * encoder.
+ */
 bool pen_model_is_causal(const struct pen_model *model);
 
-/* Block 0, 1, ...: what it is made of, and which of model->kinds that is. */
+/* Return the composition of block 0, 1, ..., and its index in model->kinds. */
 const struct pen_block *pen_model_block(const struct pen_model *model,
                                         uint32_t block);
 uint32_t pen_model_block_kind(const struct pen_model *model, uint32_t block);
@@ -468,7 +476,10 @@ uint64_t pen_model_recurrence_width(const struct pen_model *model,
 void pen_model_add_warnings(const struct pen_model *model,
                             struct pen_text *out);
 
-/* How many positions the attention of block 0, 1, ... sees; 0 means all. */
+/*
+ * Returns how many positions the attention of block 0, 1, ... sees; 0 means
+ * all.
+ */
 uint32_t pen_model_window(const struct pen_model *model, uint32_t block);
 
 #endif

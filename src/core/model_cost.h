@@ -106,13 +106,15 @@ void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
                           struct pen_layer_cost *out);
 
 /*
- * Parameters that a stage trains. A matrix that head and embedding share is
- * trained by the stage with the head.
+ * Returns the parameters that a stage trains. The stage with the head trains a
+ * matrix that head and embedding share.
  */
 uint64_t pen_model_trained_parameters(const struct pen_model *model,
                                       const struct pen_layer_range *range);
 
-/* All three passes of all layers, without what is computed again. */
+/*
+ * Returns the flops of all three passes of all layers, without recomputation.
+ */
 double pen_model_step_flops(const struct pen_model *model, uint64_t batch,
                             uint64_t sequence);
 

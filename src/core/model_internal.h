@@ -22,7 +22,7 @@
 pen_status pen__model_create(const struct pen_model *shape,
                              struct pen_model **out, struct pen_text *why);
 
-/* All parameters; false if there are more than the most. */
+/* Counts all parameters; false if there are more than the most. */
 bool pen__model_count(const struct pen_model *model, uint64_t *out);
 
 /*
@@ -56,8 +56,8 @@ const struct pen_json *pen__model_place(const struct pen__model_part *part,
                                         const char *key);
 
 /*
- * Any decoder that states its sizes, whatever its type (model_general.c). The
- * keys are those of its text part; *type is its model_type.
+ * Reads any decoder that states its sizes, whatever its type (model_general.c).
+ * The keys are those of its text part; *type is its model_type.
  */
 pen_status pen__model_read_general(const struct pen_json *json,
                                    const char *type, struct pen_model *model,
@@ -74,20 +74,25 @@ uint64_t pen__mixer_matrices(const struct pen_model *model,
 uint64_t pen__mixer_vectors(const struct pen_model *model,
                             const struct pen_block *block);
 
-/* Which blocks are alike, from lists or steps (model_block_lists.c). */
+/* Reads which blocks are alike, from lists or steps (model_block_lists.c). */
 pen_status pen__model_read_blocks(const struct pen_json *json,
                                   struct pen_model *model,
                                   struct pen_text *why);
 void pen__model_print_blocks(const struct pen_model *model,
                              struct pen_text *out);
 
-/* By the first block with experts and the step between them. */
+/*
+ * Returns whether a block has experts, by the first block with experts and the
+ * step between them.
+ */
 bool pen__model_has_experts(const struct pen_model *model, uint32_t block);
 
 /* Fills kinds and kind_of_block where no list did. */
 bool pen__model_fill_blocks(struct pen_model *model);
 
-/* Whether such a model has one matrix for words, where no key says so. */
+/*
+ * Returns whether such a model has one matrix for words, where no key says so.
+ */
 bool pen__model_is_tied(const char *type);
 
 /*
@@ -98,7 +103,7 @@ bool pen__model_is_tied(const char *type);
 pen_status pen__model_load_keys(const char *text, size_t length,
                                 struct pen_json *out, struct pen_text *why);
 
-/* The model of this name, without "preset:". */
+/* Find and make the model of a preset by its name, without "preset:". */
 bool pen__model_is_preset(const char *name);
 pen_status pen__model_make_preset(const char *name, struct pen_model **out,
                                   struct pen_text *why);

@@ -26,13 +26,13 @@ enum pen_number {
 /* The keys, NULL after the last one. */
 extern const char *const pen_number_names[PEN_NUMBERS + 1];
 
-/* Bytes of one weight or activation in memory: 4, otherwise 2. */
+/* Returns the bytes of one weight or activation in memory: 4, otherwise 2. */
 uint32_t pen_number_bytes(enum pen_number number);
 
-/* Bytes of one input of a product, with its share of the scale. */
+/* Returns the bytes of one input of a product, with its share of the scale. */
 double pen_number_product_bytes(enum pen_number number);
 
-/* Whether products have inputs narrower than 16 bits. */
+/* Returns whether products have inputs narrower than 16 bits. */
 bool pen_number_is_narrow(enum pen_number number);
 
 /*

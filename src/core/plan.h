@@ -101,7 +101,7 @@ struct pen_plan_memory {
     uint64_t bytes[PEN_MEMORY_PARTS];
 };
 
-/* All parts together. */
+/* Returns the bytes of all parts together. */
 uint64_t pen_plan_memory_bytes(const struct pen_plan_memory *memory);
 
 /* The prediction for the plan when it was made. */
@@ -148,9 +148,9 @@ struct pen_plan {
 };
 
 /*
- * A plan of pp ranks and vpp stages each, with zeroed stages and the mildest
- * choices: degrees 1, "1f1b", no sharding. NULL texts and names are to be set.
- * NULL when memory runs out.
+ * Creates a plan of pp ranks and vpp stages each, with zeroed stages and the
+ * mildest choices: degrees 1, "1f1b", no sharding. The caller sets the texts
+ * and names that are NULL. NULL when memory runs out.
  */
 struct pen_plan *pen_plan_create(uint32_t pp, uint32_t vpp);
 void pen_plan_free(struct pen_plan *plan);
@@ -176,28 +176,33 @@ void pen_plan_print(const struct pen_plan *plan, struct pen_text *out);
 pen_status pen_plan_save(const struct pen_plan *plan, const char *path,
                          struct pen_text *why);
 
-/* Whether its parts go together; what is loaded passes. */
+/* Checks that the plan's parts go together; a loaded plan passes. */
 pen_status pen_plan_check(const struct pen_plan *plan, struct pen_text *why);
 
 /*
- * Whether the recipe and the degrees of experts go together with the rest,
- * which is right already; a part of the check.
+ * Checks that the recipe and the degrees of experts go together with the rest,
+ * which has been checked; a part of the check.
  */
 pen_status pen_plan_check_recipe(const struct pen_plan *plan,
                                  struct pen_text *why);
 
-/* Whether it is a plan of this model, and its stages are all of its layers. */
+/*
+ * Checks that it is a plan of this model, and its stages are all of its layers.
+ */
 pen_status pen_plan_fits(const struct pen_plan *plan,
                          const struct pen_model *model, struct pen_text *why);
 
-/* Ranks that share an expert's tensors: expert_tp of a plan, or its tp. */
+/*
+ * Returns the ranks that share an expert's tensors: expert_tp of a plan, or its
+ * tp.
+ */
 static inline uint32_t pen_expert_tp(const uint32_t degrees[PEN_DEGREES],
                                      uint32_t expert_tp)
 {
     return expert_tp > 0 ? expert_tp : degrees[PEN_DEGREE_TP];
 }
 
-/* dp * tp * pp * cp. */
+/* Returns dp * tp * pp * cp. */
 uint64_t pen_plan_num_ranks(const struct pen_plan *plan);
 
 /* Sequences of one step. */

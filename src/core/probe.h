@@ -34,7 +34,10 @@ enum pen_probe_pass {
 /* The words of the file; NULL after the last. */
 extern const char *const pen_probe_pass_names[PEN_PROBE_PASSES + 1];
 
-/* Gradients appear from the last layer to the first. */
+/*
+ * Returns whether gradients of this pass appear from the last layer to the
+ * first.
+ */
 bool pen_probe_goes_back(enum pen_probe_pass pass);
 
 #define PEN_PROBE_NAME_SIZE 200
@@ -53,7 +56,7 @@ struct pen_probe_record {
     struct pen_tally_result is;
 };
 
-/* The first line, and that of a record; both end in a newline. */
+/* Print the first line, and that of a record; both end in a newline. */
 void pen_probe_print_head(struct pen_text *out);
 void pen_probe_print(const struct pen_probe_record *record,
                      struct pen_text *out);

@@ -28,9 +28,9 @@ struct pen_probe_diff {
 };
 
 /*
- * A tolerance of 0 demands equal hashes. INVALID where a record is there twice
- * or the files have none in common. The probes are borrowed until the end with
- * pen_probe_diff_release().
+ * Compares two probes. A tolerance of 0 demands equal hashes. INVALID where a
+ * record occurs twice or the files have none in common. The probes are borrowed
+ * until the end with pen_probe_diff_release().
  */
 pen_status pen_probe_diff_init(struct pen_probe_diff *diff,
                                const struct pen_probe *a,

@@ -126,16 +126,19 @@ pen_status pen_profile_parse(const char *text, size_t length,
                              struct pen_profile **out, struct pen_text *why);
 void pen_profile_free(struct pen_profile *profile);
 
-/* A profile that passes the check; what is printed reads back as the same. */
+/*
+ * Prints a profile that passes the check; the text is read back as the same
+ * profile.
+ */
 void pen_profile_print(const struct pen_profile *profile, struct pen_text *out);
 pen_status pen_profile_save(const struct pen_profile *profile, const char *path,
                             struct pen_text *why);
 
-/* Whether all numbers are within their bounds; what is loaded is. */
+/* Checks that all numbers are within their bounds; a loaded profile passes. */
 pen_status pen_profile_check(const struct pen_profile *profile,
                              struct pen_text *why);
 
-/* SHA-256 of the config.json that pen_model_print() writes. */
+/* Computes the SHA-256 of the config.json that pen_model_print() writes. */
 pen_status pen_profile_hash_model(const struct pen_model *model,
                                   char out[PEN_HASH_SIZE],
                                   struct pen_text *why);
@@ -157,12 +160,15 @@ pen_status pen_profile_at(const struct pen_profile *profile,
                           uint32_t micro_batch, struct pen_profile *out,
                           struct pen_text *why);
 
-/* Whether this was measured for such a run; why names the first difference. */
+/*
+ * Checks that the profile was measured for such a run; why names the first
+ * difference.
+ */
 pen_status pen_profile_fits(const struct pen_profile *profile,
                             const struct pen_profile_use *use,
                             struct pen_text *why);
 
-/* "embedding", "block", "head". */
+/* Returns "embedding", "block" or "head". */
 const char *pen_layer_kind_name(enum pen_layer_kind kind);
 
 #endif

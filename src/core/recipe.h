@@ -128,7 +128,7 @@ unsigned pen_recipe_get(const struct pen_recipe *recipe,
 void pen_recipe_set(struct pen_recipe *recipe,
                     const struct pen_recipe_field *field, unsigned value);
 
-/* Whether the member may have this value; 0 it may always have. */
+/* Returns whether the member may have this value; 0 is always allowed. */
 bool pen_recipe_allows(const struct pen_recipe_field *field, unsigned value);
 
 /*
@@ -137,10 +137,10 @@ bool pen_recipe_allows(const struct pen_recipe_field *field, unsigned value);
  */
 bool pen_modules_parse(const char *text, unsigned *out);
 
-/* Whether all is zero. */
+/* Returns whether all members are zero. */
 bool pen_recipe_is_plain(const struct pen_recipe *recipe);
 
-/* As JSON, {"graphs": "full"}: members that are 0 are not there. */
+/* Prints JSON, {"graphs": "full"}, without members that are 0. */
 void pen_recipe_print(const struct pen_recipe *recipe, struct pen_text *out);
 
 #endif

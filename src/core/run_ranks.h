@@ -37,7 +37,7 @@ pen_status pen_run_ranks_parse(const char *text, size_t length,
                                struct pen_text *why);
 void pen_run_ranks_free(struct pen_run_ranks *ranks);
 
-/* As a file that reads back as the same. */
+/* Prints the file, which is read back as the same. */
 void pen_run_ranks_print(const struct pen_run_ranks *ranks,
                          struct pen_text *out);
 

@@ -59,18 +59,18 @@ struct pen_safetensors {
 pen_status pen_safetensors_open(const char *path, struct pen_safetensors **out,
                                 struct pen_text *why);
 
-/* The same for bytes in memory, which must outlive the result. */
+/* Opens bytes in memory likewise; they must outlive the result. */
 pen_status pen_safetensors_parse(const void *bytes, size_t length,
                                  struct pen_safetensors **out,
                                  struct pen_text *why);
 
 void pen_safetensors_close(struct pen_safetensors *file);
 
-/* NULL when there is none. Borrowed until the file is closed. */
+/* Returns the tensor, or NULL. Borrowed until the file is closed. */
 const struct pen_safetensor *
 pen_safetensors_find(const struct pen_safetensors *file, const char *name);
 
-/* The value of a key of "__metadata__", or NULL; borrowed likewise. */
+/* Returns the value of a key of "__metadata__", or NULL; borrowed likewise. */
 const char *pen_safetensors_metadata(const struct pen_safetensors *file,
                                      const char *key);
 
@@ -82,11 +82,14 @@ struct pen_tensor_spec {
     const uint64_t *shape;
 };
 
-/* Bytes that a tensor takes; refuses shapes that no file can hold. */
+/* Computes the bytes of a tensor; refuses shapes that no file can hold. */
 pen_status pen_tensor_spec_bytes(const struct pen_tensor_spec *spec,
                                  uint64_t *out, struct pen_text *why);
 
-/* Below 0 if a lies before b in a file: wide types first, then by name. */
+/*
+ * Returns a number below 0 if a comes before b in a file: wide types first,
+ * then by name.
+ */
 int pen_tensor_spec_compare(const struct pen_tensor_spec *a,
                             const struct pen_tensor_spec *b);
 
@@ -125,7 +128,10 @@ pen_status pen_safetensors_put(struct pen_safetensors_writer *writer,
                                size_t tensor, const void *bytes, size_t length,
                                struct pen_text *why);
 
-/* The same, from byte `at` of the tensor on; no byte may be put twice. */
+/*
+ * Puts bytes likewise, from byte `at` of the tensor on; no byte may be put
+ * twice.
+ */
 pen_status pen_safetensors_put_at(struct pen_safetensors_writer *writer,
                                   size_t tensor, uint64_t at, const void *bytes,
                                   size_t length, struct pen_text *why);

@@ -39,7 +39,10 @@ struct pen_tally {
     int64_t squares[PEN_TALLY_SQUARE_DIGITS];
 };
 
-/* Begin with a zeroed tally. `numbers` has the piece densely, row by row. */
+/*
+ * Adds a piece to a tally, which is zeroed at first. `numbers` has the piece
+ * densely, row by row.
+ */
 void pen_tally_add(struct pen_tally *tally,
                    const struct pen_tensor_piece *whole,
                    const struct pen_tensor_piece *piece, const float *numbers);

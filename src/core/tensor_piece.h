@@ -24,7 +24,7 @@ struct pen_tensor_piece {
     uint64_t num_columns;
 };
 
-/* All of it. */
+/* Returns the piece that is the whole tensor. */
 struct pen_tensor_piece pen_tensor_piece_whole(uint32_t num_dims,
                                                const uint64_t *shape);
 
@@ -49,12 +49,15 @@ struct pen_tensor_stretch
 pen_tensor_piece_stretch(const struct pen_tensor_piece *piece,
                          const struct pen_tensor_piece *whole, uint64_t index);
 
-/* Whether every element of the whole is in one of them, and in one only. */
+/* Returns whether every element of the whole is in exactly one piece. */
 bool pen_tensor_pieces_tile(const struct pen_tensor_piece *whole,
                             const struct pen_tensor_piece *pieces,
                             size_t count);
 
-/* Out of a file: as floats, of a type that pen_dtype_to_float() reads. */
+/*
+ * Reads a piece out of a file: as floats, of a type that pen_dtype_to_float()
+ * reads.
+ */
 void pen_tensor_piece_read(const struct pen_tensor_piece *piece,
                            const struct pen_safetensor *tensor, float *out);
 

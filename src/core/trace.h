@@ -64,17 +64,17 @@ struct pen_trace {
     uint32_t num_ranks;
 };
 
-/* A head with magic and version, zero for the rest. */
+/* Returns a head with magic and version, zero for the rest. */
 struct pen_trace_head pen_trace_head_make(void);
 
-/* The bounds of a head, and of an event in its row. */
+/* Check the bounds of a head, and of an event in its row. */
 pen_status pen_trace_head_check(const struct pen_trace_head *head,
                                 struct pen_text *why);
 pen_status pen_trace_event_check(const struct pen_trace_event *event,
                                  const struct pen_trace_head *head,
                                  struct pen_text *why);
 
-/* "DIR/rank-00003.trace" */
+/* Adds "DIR/rank-00003.trace". */
 void pen_trace_path(const char *folder, uint32_t rank, struct pen_text *out);
 
 /*

@@ -27,7 +27,7 @@ struct pen_weight_index {
     void *json; /* has the strings */
 };
 
-/* On success release with pen_weight_index_release(). */
+/* Parses an index. On success release with pen_weight_index_release(). */
 pen_status pen_weight_index_parse(const char *text, size_t length,
                                   struct pen_weight_index *out,
                                   struct pen_text *why);
@@ -47,7 +47,7 @@ pen_status pen_weights_open(const char *path, struct pen_weights **out,
                             struct pen_text *why);
 
 /*
- * The tensors of several files as one, whose names must differ. Takes the files
+ * Joins the tensors of several files, whose names must differ. Takes the files
  * over in either case; the array stays the caller's.
  */
 pen_status pen_weights_join(struct pen_safetensors *const *files, size_t count,
@@ -57,11 +57,14 @@ void pen_weights_close(struct pen_weights *weights);
 
 size_t pen_weights_count(const struct pen_weights *weights);
 
-/* In order of names; borrowed until the weights are closed, as below. */
+/*
+ * Returns a tensor in the order of names; borrowed until the weights are
+ * closed, as below.
+ */
 const struct pen_safetensor *pen_weights_at(const struct pen_weights *weights,
                                             size_t index);
 
-/* NULL when there is none. */
+/* Returns the tensor of this name, or NULL. */
 const struct pen_safetensor *pen_weights_find(const struct pen_weights *weights,
                                               const char *name);
 
@@ -71,8 +74,9 @@ pen_status pen_weights_check(const struct pen_safetensor *tensor,
                              const uint64_t *shape, struct pen_text *why);
 
 /*
- * The bytes of a model's tensor: under its name or the bare one, with the
- * model's shape and a type that pen_dtype_to_float() reads, or refused.
+ * Finds the bytes of a model's tensor, under its name or the bare one. They
+ * must have the model's shape and a type that pen_dtype_to_float() reads, or
+ * are refused.
  */
 pen_status pen_weights_find_tensor(const struct pen_weights *weights,
                                    const struct pen_model *model,
@@ -80,7 +84,7 @@ pen_status pen_weights_find_tensor(const struct pen_weights *weights,
                                    const struct pen_safetensor **out,
                                    struct pen_text *why);
 
-/* The same of a model for images; a number of batches is one I64. */
+/* Finds the same for an image model; a number of batches is one I64. */
 pen_status pen_weights_find_image_tensor(const struct pen_weights *weights,
                                          const struct pen_image_model *model,
                                          uint32_t tensor,
@@ -106,12 +110,12 @@ pen_status pen_weights_create(const char *directory, const char *prefix,
                               struct pen_weights_writer **out,
                               struct pen_text *why);
 
-/* As pen_safetensors_put(). */
+/* Puts bytes like pen_safetensors_put(). */
 pen_status pen_weights_put(struct pen_weights_writer *writer, size_t tensor,
                            const void *bytes, size_t length,
                            struct pen_text *why);
 
-/* As pen_safetensors_put_at(). */
+/* Puts bytes like pen_safetensors_put_at(). */
 pen_status pen_weights_put_at(struct pen_weights_writer *writer, size_t tensor,
                               uint64_t at, const void *bytes, size_t length,
                               struct pen_text *why);
@@ -139,8 +143,8 @@ void pen_weights_file(const struct pen_weights_writer *writer, size_t file,
                       struct pen_text *name, struct pen_weights_file *out);
 
 /*
- * The specs, which were given, in an order that fills one file after the other
- * from begin to end, into order[count].
+ * Writes the given specs to order[count] in an order that fills one file after
+ * the other from begin to end.
  */
 void pen_weights_order(const struct pen_weights_writer *writer,
                        const struct pen_tensor_spec **order);
@@ -149,9 +153,9 @@ void pen_weights_order(const struct pen_weights_writer *writer,
 void pen_weights_free(struct pen_weights_writer *writer);
 
 /*
- * Every tensor must be complete. The index is written last; a single file or
- * index of an earlier write that would now contradict is removed. Frees the
- * writer in either case.
+ * Completes the files, of which every tensor must be complete. Writes the index
+ * last; removes a single file or index of an earlier write that would now
+ * contradict it. Frees the writer in either case.
  */
 pen_status pen_weights_finish(struct pen_weights_writer *writer,
                               struct pen_text *why);
@@ -164,8 +168,8 @@ void pen_weights_add_name(const char *prefix, size_t file, size_t num_files,
                           struct pen_text *out);
 
 /*
- * The text of an index: takes an object of names and files. NULL when there is
- * no memory; free it.
+ * Prints the text of an index: takes an object of names and files. NULL when
+ * there is no memory; free it.
  */
 char *pen_weight_index_print(struct json_t *map, uint64_t total_bytes);
 

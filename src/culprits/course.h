@@ -80,7 +80,10 @@ pen_status pen__course_predict(struct pen__course *course,
                                struct pen_text *why);
 void pen__course_release(struct pen__course *course);
 
-/* Lines are in order of pipelines, whatever the ranks' own order was. */
+/*
+ * Returns the mesh of lines, which are in order of pipelines, whatever the
+ * ranks' own order was.
+ */
 static inline struct pen_mesh pen__lines_mesh(const struct pen_shape *shape,
                                               uint32_t num_lines)
 {

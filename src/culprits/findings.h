@@ -72,7 +72,10 @@ void pen__findings_release(struct pen__findings *findings);
 pen_status pen__find_late(struct pen__findings *findings,
                           const struct pen__case *matter);
 
-/* The root with the largest excess, or seconds; PEN__NOBODY: none has any. */
+/*
+ * Returns the root with the largest excess, or seconds; PEN__NOBODY: none has
+ * any.
+ */
 uint32_t pen__largest_root(const struct pen__blame *blame, bool by_excess);
 
 #endif

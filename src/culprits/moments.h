@@ -26,7 +26,10 @@ struct pen__blame_run {
     uint64_t **events; /* per rank, by step and position */
 };
 
-/* PEN_NOMEM is the only failure; there is nothing to release then. */
+/*
+ * Indexes the trace of a run. PEN_NOMEM is the only failure; there is nothing
+ * to release then.
+ */
 pen_status pen__blame_run_init(struct pen__blame_run *run,
                                const struct pen_trace *trace,
                                const struct pen_schedule *schedule);
@@ -41,12 +44,15 @@ pen__event_at(const struct pen__blame_run *run, struct pen__moment moment)
 const struct pen_op *pen__op_at(const struct pen__blame_run *run,
                                 struct pen__moment moment);
 
-/* The event of this op; its event is PEN__NO_EVENT when there is none. */
+/* Finds the event of this op; its event is PEN__NO_EVENT when there is none. */
 struct pen__moment pen__find_event(const struct pen__blame_run *run,
                                    uint32_t rank, uint32_t step,
                                    uint32_t position);
 
-/* The send of what this op takes in, if it comes from another rank. */
+/*
+ * Finds the send of the message that this op takes in, if it comes from another
+ * rank.
+ */
 struct pen__moment pen__find_sender(const struct pen__blame_run *run,
                                     struct pen__moment to);
 

@@ -37,7 +37,7 @@ struct pen__sources {
     uint64_t *first_step; /* per row, then the count of all */
 };
 
-/* The schedule must have passed the verifier. */
+/* Indexes a schedule, which must have passed the verifier. */
 pen_status pen__sources_init(struct pen__sources *sources,
                              const struct pen_schedule *schedule);
 void pen__sources_release(struct pen__sources *sources);

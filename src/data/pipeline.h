@@ -117,30 +117,34 @@ struct pen_tokenizer {
     uint32_t end_of_document;
 };
 
-/* An empty one, whose parts the readers fill; NULL without memory. */
+/*
+ * Creates an empty tokenizer, whose parts the readers fill; NULL without
+ * memory.
+ */
 struct pen_tokenizer *pen__tokenizer_create(void);
 
 /*
- * Call it when the vocabulary is complete: makes what follows from it (tokens
- * of bytes, the end of a document, tables by id).
+ * Completes a tokenizer whose vocabulary is complete: makes the derived parts
+ * (tokens of bytes, the end of a document, tables by id).
  */
 pen_status pen__tokenizer_finish(struct pen_tokenizer *tokenizer);
 
-/* pen_encoder_feed() of a text that is known to be UTF-8. */
+/* Does pen_encoder_feed() for a text that is known to be UTF-8. */
 pen_status pen__encoder_feed(struct pen_encoder *encoder,
                              struct pen__block block,
                              struct pen_token_list *out, struct pen_text *why);
 
 /*
- * Bytes of a piece that a model works on at once, when it is longer; for tests,
- * to have many windows in a short text, or one in a long one (SIZE_MAX).
+ * Sets the bytes of a piece that a model works on at once, when it is longer;
+ * for tests, to have many windows in a short text, or one in a long one
+ * (SIZE_MAX).
  */
 void pen__encoder_set_window(struct pen_encoder *encoder, size_t window);
 
-/* Whether <0x41> is the name of a byte. */
+/* Returns whether a text such as <0x41> is the name of a byte. */
 bool pen__is_byte_token(const char *text, size_t length, uint8_t *byte);
 
-/* encoder.json + vocab.bpe, or vocab.json + merges.txt. */
+/* Parses encoder.json + vocab.bpe, or vocab.json + merges.txt. */
 pen_status pen__parse_gpt2(const char *vocab, size_t vocab_length,
                            const char *merges, size_t merges_length,
                            struct pen_tokenizer **out, struct pen_text *why);

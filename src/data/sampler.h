@@ -51,7 +51,7 @@ pen_status pen_split_parse(const char *text, double out[PEN_SPLIT_PARTS],
                            struct pen_text *why);
 
 /*
- * The index-th of `count` things in epoch `epoch` of source `source`: a
+ * Returns the index-th of `count` things in epoch `epoch` of source `source`: a
  * permutation that seed, source and epoch choose.
  */
 uint64_t pen_sampler_shuffle(uint64_t seed, uint64_t source, uint64_t epoch,

@@ -5,9 +5,9 @@
 #include "data/pipeline.h"
 
 /*
- * The parts "normalizer", "pre_tokenizer" and "decoder" of tokenizer.json.
- * Each may be null. A type that is not known is refused by name: a step left
- * out would give other ids.
+ * Read the parts "normalizer", "pre_tokenizer" and "decoder" of tokenizer.json.
+ * Each may be null. An unknown type is refused by name: leaving out a step
+ * would give other ids.
  */
 pen_status pen__read_normalizer(const json_t *value,
                                 struct pen_tokenizer *tokenizer,
@@ -19,7 +19,7 @@ pen_status pen__read_decoder(const json_t *value,
                              struct pen_tokenizer *tokenizer,
                              struct pen_text *why);
 
-/* The split of GPT-2, also that of ByteLevel in tokenizer.json. */
+/* Adds the split of GPT-2, also that of ByteLevel in tokenizer.json. */
 pen_status pen__add_gpt2_split(struct pen_tokenizer *tokenizer,
                                struct pen_text *why);
 

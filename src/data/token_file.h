@@ -73,7 +73,7 @@ void pen_token_file_release(struct pen_token_file *file);
 void pen_token_file_read(const struct pen_token_file *file, uint64_t begin,
                          size_t count, uint32_t *out);
 
-/* Where a document begins; that of num_documents is num_tokens. */
+/* Returns where a document begins; num_documents gives num_tokens. */
 uint64_t pen_token_file_document(const struct pen_token_file *file,
                                  uint64_t document);
 

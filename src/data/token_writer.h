@@ -16,8 +16,9 @@
 struct pen_token_writer;
 
 /*
- * The vocabulary decides the type: Megatron's uint16 below 65,500 ids, else
- * int32; llm.c's uint16 up to 65,536, else uint32; nanoGPT's uint16.
+ * Creates a writer. The vocabulary decides the type: Megatron's uint16 below
+ * 65,500 ids, else int32; llm.c's uint16 up to 65,536, else uint32; nanoGPT's
+ * uint16.
  */
 pen_status pen_token_writer_create(const char *prefix,
                                    enum pen_token_format format,
@@ -43,7 +44,9 @@ pen_status pen_token_writer_finish(struct pen_token_writer *writer,
 
 uint64_t pen_token_writer_tokens(const struct pen_token_writer *writer);
 
-/* The file that a user names in --data-path. Borrowed from the writer. */
+/*
+ * Returns the file that a user names in --data-path. Borrowed from the writer.
+ */
 const char *pen_token_writer_path(const struct pen_token_writer *writer);
 
 #endif

@@ -36,7 +36,10 @@ struct pen_tokenize_counts {
     uint64_t num_documents;
 };
 
-/* On failure why has the path and, for a wrong byte or line, the offset. */
+/*
+ * Tokenizes the files. On failure why has the path and, for a wrong byte or
+ * line, the offset.
+ */
 pen_status pen_tokenize(const struct pen_tokenize_job *job,
                         struct pen_tokenize_counts *out, struct pen_text *why);
 

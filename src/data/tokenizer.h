@@ -24,7 +24,7 @@ struct pen_tokenizer;
 pen_status pen_tokenizer_load(const char *path, struct pen_tokenizer **out,
                               struct pen_text *why);
 
-/* The same from memory. */
+/* Parses a tokenizer in memory likewise. */
 pen_status pen_tokenizer_parse_json(const char *text, size_t length,
                                     struct pen_tokenizer **out,
                                     struct pen_text *why);
@@ -35,7 +35,7 @@ pen_status pen_tokenizer_parse_sentencepiece(const uint8_t *bytes,
 
 void pen_tokenizer_free(struct pen_tokenizer *tokenizer);
 
-/* The highest id and one; some ids below may have no token. */
+/* Returns the highest id plus one; some ids below may have no token. */
 uint32_t pen_tokenizer_vocab_size(const struct pen_tokenizer *tokenizer);
 
 /* The id of a token by its text, added and control tokens included. */

@@ -20,7 +20,7 @@ struct pen__graph_json {
 /* The limit of ids, and of other numbers that mean something. */
 #define PEN__GRAPH_MAX_ID 0x7fffffffu
 
-/* On failure there is nothing to release. */
+/* Reads a graph. On failure there is nothing to release. */
 pen_status pen__graph_json_init(struct pen__graph_json *graph,
                                 const struct pen_json *json,
                                 struct pen_text *why);

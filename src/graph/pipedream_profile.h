@@ -34,10 +34,9 @@ struct pen_pipedream_profile {
 };
 
 /*
- * Strict: a line that is neither a node nor an edge, a name that occurs twice
- * or not at all, and a cycle are refused, with the line.
- *
- * On success *out is owned by the caller; free it with
+ * Loads a profile, strictly: a line that is neither a node nor an edge, a name
+ * that occurs twice or not at all, and a cycle are refused, with the line. On
+ * success *out is owned by the caller; free it with
  * pen_pipedream_profile_free().
  */
 pen_status pen_pipedream_profile_load(const char *path,

@@ -49,8 +49,8 @@ struct pen_piper_profile {
 };
 
 /*
- * Strict; a refusal names the key. On success *out is owned by the caller; free
- * it with pen_piper_profile_free().
+ * Loads a profile, strictly; a refusal names the key. On success *out is owned
+ * by the caller; free it with pen_piper_profile_free().
  */
 pen_status pen_piper_profile_load(const char *path,
                                   struct pen_piper_profile **out,

@@ -40,8 +40,8 @@ struct pen_placement_graph {
 };
 
 /*
- * Strict; a refusal names the key. On success *out is owned by the caller; free
- * it with pen_placement_graph_free().
+ * Loads a graph, strictly; a refusal names the key. On success *out is owned by
+ * the caller; free it with pen_placement_graph_free().
  */
 pen_status pen_placement_graph_load(const char *path,
                                     struct pen_placement_graph **out,

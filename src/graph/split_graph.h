@@ -74,8 +74,8 @@ struct pen_split_graph {
 };
 
 /*
- * Strict; a refusal names the key. On success *out is owned by the caller; free
- * it with pen_split_graph_free().
+ * Parses a graph, strictly; a refusal names the key. On success *out is owned
+ * by the caller; free it with pen_split_graph_free().
  */
 pen_status pen_split_graph_parse(const char *text, size_t length,
                                  struct pen_split_graph **out,

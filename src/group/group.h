@@ -80,7 +80,7 @@ struct pen_group {
     uint64_t num_messages;
 };
 
-/* A backend says that a member is lost; NOBODY: one of them, or of others. */
+/* Marks a member as lost, for a backend; NOBODY: one of them, or of others. */
 static inline pen_status pen_group_lose(struct pen_group *group,
                                         uint32_t member)
 {
@@ -142,7 +142,10 @@ static inline void pen_group_wait(struct pen_group *group,
     (void)pen_group_wait_until(group, is_done, context, PEN_GROUP_NEVER);
 }
 
-/* Whether what came since the members met can be used: PEN_OK or PEN_LOST. */
+/*
+ * Returns whether the data received since the members met can be used: PEN_OK
+ * or PEN_LOST.
+ */
 static inline pen_status pen_group_status(const struct pen_group *group)
 {
     return group->has_lost ? PEN_LOST : PEN_OK;

@@ -14,17 +14,17 @@
  * sent, with a number that no piece has.
  */
 
-/* Bytes of a message, at most. */
+/* Returns the bytes of a message, at most. */
 size_t pen_sparse_rows_most(size_t rows, size_t width);
 
-/* Into a message, which needs no alignment. Returns its bytes. */
+/* Packs rows into a message, which needs no alignment. Returns its bytes. */
 size_t pen_sparse_rows_pack(const float *from, size_t rows, size_t width,
                             void *message);
 
 /* Returns the bytes of a packed message. */
 size_t pen_sparse_rows_bytes(const void *message, size_t rows, size_t width);
 
-/* All rows; those that were left out are zero. They may not overlap. */
+/* Unpacks all rows; those that were left out are zero. They may not overlap. */
 void pen_sparse_rows_unpack(const void *message, size_t rows, size_t width,
                             float *to);
 

@@ -15,7 +15,10 @@ struct pen_subgroup {
     uint32_t stride;
 };
 
-/* The own member must be one of them. `all` stays where it is meanwhile. */
+/*
+ * Makes a subgroup. The own member must be in it. `all` stays in place
+ * meanwhile.
+ */
 void pen_subgroup_init(struct pen_subgroup *subgroup, struct pen_group *all,
                        uint32_t first, uint32_t stride, uint32_t count);
 

@@ -65,7 +65,7 @@ pen_status pen_sum_create(const struct pen_sum_options *options,
                           struct pen_sum **out);
 void pen_sum_free(struct pen_sum *sum);
 
-/* Bytes that it holds besides itself. */
+/* Returns the bytes that it holds in addition to itself. */
 size_t pen_sum_bytes(const struct pen_sum *sum);
 
 struct pen_sum_job {

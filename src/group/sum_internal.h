@@ -39,7 +39,10 @@ static inline size_t pen__sum_element(const struct pen_sum *sum)
 void pen__sum_add(const struct pen_sum *sum, void *to, const void *from,
                   size_t count);
 
-/* Elements that are staged, and those from one member's to the next. */
+/*
+ * Returns the elements that are staged, and those from one member's to the
+ * next.
+ */
 size_t pen__sum_fast_staged(const struct pen_sum_options *options);
 size_t pen__sum_owners_stride(const struct pen_sum_options *options);
 
@@ -47,7 +50,7 @@ void pen__sum_owners_begin(struct pen_sum *sum);
 void pen__sum_hops_begin(struct pen_sum *sum);
 void pen__sum_fast_begin(struct pen_sum *sum);
 
-/* Until nothing more can be done now; the state says how far it is. */
+/* Advances until nothing more can be done now; the state says how far it is. */
 void pen__sum_owners_poll(struct pen_sum *sum);
 void pen__sum_hops_poll(struct pen_sum *sum);
 void pen__sum_fast_poll(struct pen_sum *sum);

@@ -50,7 +50,9 @@ static inline uint32_t pen_tree_count_nodes(uint32_t first, uint32_t end)
     return count;
 }
 
-/* The most of them while members are added one by one: before the last. */
+/*
+ * Returns the most nodes while members are added one by one: before the last.
+ */
 static inline uint32_t pen_tree_most_nodes(uint32_t first, uint32_t end)
 {
     uint32_t most = 0;

@@ -69,19 +69,19 @@ struct pen__attempt {
     } of;
 };
 
-/* Numbers from -1 to 1 that bf16 has, or zeros; of the engine's type. */
+/* Makes numbers from -1 to 1 that bf16 has, or zeros; of the engine's type. */
 void *pen__attempt_input(struct pen__attempt *attempt, size_t count);
 void *pen__attempt_output(struct pen__attempt *attempt, size_t count);
 
 /* Zeros of the master type. */
 void *pen__attempt_stats(struct pen__attempt *attempt, size_t count);
 
-/* Numbers below `limit`. */
+/* Makes numbers below `limit`. */
 int32_t *pen__attempt_ids(struct pen__attempt *attempt, size_t count,
                           size_t limit);
 double *pen__attempt_number(struct pen__attempt *attempt);
 
-/* With value, gradient and moments at random. */
+/* Makes a parameter with random value, gradient and moments. */
 struct pen_parameter *pen__attempt_parameter(struct pen__attempt *attempt,
                                              enum pen_parameter_use use,
                                              size_t rows, size_t columns);

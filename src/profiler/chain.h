@@ -40,7 +40,7 @@ struct pen__chain {
     int64_t last_ns;
 };
 
-/* On success end with pen__chain_release(). */
+/* Prepares a chain. On success end with pen__chain_release(). */
 pen_status pen__chain_init(struct pen__chain *chain,
                            const struct pen_profiler_options *options,
                            struct pen_engine *engine,
@@ -65,11 +65,13 @@ void pen__chain_round(struct pen__chain *chain,
 void pen__chain_clear(struct pen__chain *chain,
                       struct pen__chain_samples *samples);
 
-/* And of adding them to each other, as sums over replicas do. */
+/*
+ * Adds one sample of adding gradients to each other, as sums over replicas do.
+ */
 void pen__chain_add(struct pen__chain *chain,
                     struct pen__chain_samples *samples);
 
-/* Bytes of all that it holds, parameters included. */
+/* Returns the bytes of all that it holds, including parameters. */
 size_t pen__chain_bytes(const struct pen__chain *chain);
 
 #endif

@@ -46,15 +46,15 @@ pen_status pen_profiler_run(const struct pen_profiler_options *options,
                             struct pen_profile *out, struct pen_text *why);
 
 /*
- * Bytes that a profile of a text model takes at the least, in one process: the
- * parameters of the longest chain that it measures, with gradients and moments.
- * 0 of a network for images.
+ * Returns the bytes that a profile of a text model takes at least, in one
+ * process: the parameters of the longest chain that it measures, with gradients
+ * and moments. 0 for a network for images.
  */
 uint64_t pen_profiler_least_bytes(const struct pen_profiler_options *options);
 
 /*
- * The same for a larger micro-batch: adds its layers to a profile that has all
- * the rest.
+ * Measures a larger micro-batch: adds its layers to a profile that has all the
+ * rest.
  */
 pen_status pen_profiler_run_more(const struct pen_profiler_options *options,
                                  struct pen_profile *profile,

@@ -12,7 +12,9 @@ struct pen__samples {
     size_t capacity;
 };
 
-/* False when memory runs out. Release in either case. */
+/*
+ * Makes room for samples. False when memory runs out. Release in either case.
+ */
 bool pen__samples_init(struct pen__samples *samples, size_t capacity);
 void pen__samples_release(struct pen__samples *samples);
 

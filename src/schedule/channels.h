@@ -29,11 +29,14 @@ pen_status pen__channel_index_init(struct pen__channel_index *index,
                                    const struct pen_shape *shape);
 void pen__channel_index_release(struct pen__channel_index *index);
 
-/* Channel on which this op sends or receives; PEN__NONE for other ops. */
+/*
+ * Returns the channel on which this op sends or receives; PEN__NONE for other
+ * ops.
+ */
 int32_t pen__channel_of(const struct pen__channel_index *index,
                         const struct pen_op *op);
 
-/* Channel whose message this compute op consumes, or PEN__NONE. */
+/* Returns the channel whose message this compute op consumes, or PEN__NONE. */
 int32_t pen__channel_feeding(const struct pen__channel_index *index,
                              const struct pen_op *op);
 

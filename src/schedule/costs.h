@@ -83,7 +83,7 @@ struct pen_costs {
 #define PEN_MAX_SECONDS 1e9
 #define PEN_MAX_MEMORY 1e6
 
-/* f=1, i=1, w=1, no communication; memory f=1, i=0, w=-1. */
+/* Sets f=1, i=1, w=1, no communication; memory f=1, i=0, w=-1. */
 void pen_costs_init(struct pen_costs *costs);
 void pen_costs_release(struct pen_costs *costs);
 
@@ -100,8 +100,8 @@ pen_status pen_costs_parse_json(const char *text, size_t length,
                                 struct pen_costs *costs, struct pen_text *why);
 
 /*
- * The JSON file that says the same. A listed link without a bandwidth of its
- * own has that of the others.
+ * Prints the same costs as a JSON file. A listed link without a bandwidth of
+ * its own has that of the others.
  */
 void pen_costs_print(const struct pen_costs *costs, struct pen_text *out);
 
@@ -142,7 +142,7 @@ pen_status pen_cost_table_init(struct pen_cost_table *table,
                                struct pen_text *why);
 void pen_cost_table_release(struct pen_cost_table *table);
 
-/* Seconds of one compute op (F, B, I, W, R) of this stage. */
+/* Returns the seconds of one compute op (F, B, I, W, R) of this stage. */
 double pen_cost_of(const struct pen_cost_table *table, unsigned kind,
                    uint32_t stage);
 

@@ -65,7 +65,7 @@ struct pen_generator {
 /* Returns NULL after the last one. */
 const struct pen_generator *pen_generator_at(size_t index);
 
-/* NULL when there is none of this name. */
+/* Returns the generator of this name, or NULL. */
 const struct pen_generator *pen_generator_find(const char *name);
 
 /*

@@ -98,7 +98,10 @@ struct pen__ticks {
     bool is_blocking;
 };
 
-/* costs NULL: everything takes no time, as the verifier wants it. */
+/*
+ * Makes the ticks of a program. costs NULL: everything takes no time, as the
+ * verifier needs it.
+ */
 pen_status pen__ticks_init(struct pen__ticks *ticks,
                            const struct pen__program *program,
                            const struct pen_cost_table *costs);

@@ -10,7 +10,7 @@
  * move to a partner (EV, LD): then it depends on the times.
  */
 
-/* Peak of one row of a compiled program, without moves. */
+/* Returns the peak of one row of a compiled program, without moves. */
 double pen__row_peak(const struct pen__program *program, uint32_t rank,
                      const struct pen_cost_table *costs);
 
@@ -41,7 +41,9 @@ pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
                             const struct pen_cost_table *costs,
                             struct pen__event **out, uint32_t *count);
 
-/* Most weight versions that one stage of this rank holds at once. */
+/*
+ * Returns the most weight versions that one stage of this rank holds at once.
+ */
 uint32_t pen__row_versions(const struct pen_schedule *schedule, uint32_t rank);
 
 #endif

@@ -87,7 +87,10 @@ static inline const struct pen_op_info *pen_op_info(unsigned kind)
     return &pen__op_infos[kind];
 }
 
-/* SYNC_GRAD and STEP concern a stage as a whole. */
+/*
+ * Returns whether the op has a micro-batch: SYNC_GRAD and STEP concern a stage
+ * as a whole.
+ */
 static inline bool pen_op_has_microbatch(unsigned kind)
 {
     return kind != PEN_OP_SYNC_GRAD && kind != PEN_OP_STEP;

@@ -72,7 +72,7 @@ bool pen_placement_parse(const char *text, size_t length,
 /* Returns how many copies of the model are on this many ranks. */
 uint32_t pen_placement_copies(enum pen_placement_kind kind, uint32_t num_ranks);
 
-/* Numbers of ranks with commas between them, as 3,1. */
+/* Parses numbers of ranks with commas between them, such as 3,1. */
 pen_status pen_replicas_parse(const char *text, size_t length,
                               uint32_t out[PEN_MAX_REPLICATED], uint32_t *count,
                               struct pen_text *why);
@@ -99,8 +99,8 @@ uint32_t pen_shape_parts(const struct pen_shape *shape);
 uint32_t pen_shape_chunks(const struct pen_shape *shape);
 
 /*
- * Stage of the chunk-th part (in model order) of this copy on this rank;
- * PEN_NO_STAGE where a replicated part leaves the copy to another rank.
+ * Returns the stage of the chunk-th part (in model order) of this copy on this
+ * rank; PEN_NO_STAGE where a replicated part leaves the copy to another rank.
  */
 uint32_t pen_shape_stage_at(const struct pen_shape *shape, uint32_t rank,
                             uint32_t copy, uint32_t chunk);
@@ -110,8 +110,10 @@ uint32_t pen_shape_part_of_stage(const struct pen_shape *shape, uint32_t stage);
 uint32_t pen_shape_copy_of_microbatch(const struct pen_shape *shape,
                                       uint32_t microbatch);
 
-/* The stage of its rank that keeps the weights of this one; and how many
- * stages use these weights. */
+/*
+ * Return the stage of its rank that keeps the weights of this one; and how many
+ * stages use these weights.
+ */
 uint32_t pen__shape_replicated_keeper(const struct pen_shape *shape,
                                       uint32_t stage);
 
@@ -138,11 +140,11 @@ uint32_t pen_shape_next_stage(const struct pen_shape *shape, uint32_t stage);
 uint32_t pen_shape_previous_stage(const struct pen_shape *shape,
                                   uint32_t stage);
 
-/* True when `other` is a stage (not PEN_NO_STAGE) on another rank. */
+/* Returns true when `other` is a stage (not PEN_NO_STAGE) on another rank. */
 bool pen_shape_is_remote(const struct pen_shape *shape, uint32_t stage,
                          uint32_t other);
 
-/* Rank that keeps an evicted stash: the mirror image (BPipe). */
+/* Returns the rank that keeps an evicted stash: the mirror image (BPipe). */
 uint32_t pen_shape_partner(const struct pen_shape *shape, uint32_t rank);
 
 #endif

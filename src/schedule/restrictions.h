@@ -63,14 +63,14 @@ struct pen_training_facts {
 /* Whether a reason ends with what to do in terms of `penstock train`. */
 enum pen_restriction_words { PEN_REASON_ALONE, PEN_REASON_AND_REMEDY };
 
-/* INVALID when the training breaks a restriction: why says which. */
+/* Returns INVALID when the training breaks a restriction: why says which. */
 pen_status pen_restrictions_check(const struct pen_training_facts *facts,
                                   enum pen_restriction_words words,
                                   struct pen_text *why);
 
 /*
- * The same of the row that one rank executes: weight gradients in the order of
- * micro-batches, and evicted stashes loaded in the order of their eviction.
+ * Checks the row that one rank executes likewise: weight gradients in the order
+ * of micro-batches, and evicted stashes loaded in the order of their eviction.
  */
 pen_status pen_restrictions_check_row(const struct pen_schedule *schedule,
                                       uint32_t rank, struct pen_text *why);

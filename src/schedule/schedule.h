@@ -55,7 +55,7 @@ struct pen_schedule {
     bool has_recomputation; /* R has been added to a row */
 };
 
-/* True for a name that the text form can carry. */
+/* Returns true for a name that the text form can carry. */
 bool pen_schedule_name_is_valid(const char *name, size_t length);
 
 /*
@@ -70,17 +70,17 @@ void pen_schedule_free(struct pen_schedule *schedule);
 pen_status pen_schedule_add(struct pen_schedule *schedule, uint32_t rank,
                             struct pen_op op);
 
-/* A compute op with slice 0, current version and no group. */
+/* Returns a compute op with slice 0, current version and no group. */
 struct pen_op pen_op_make(enum pen_op_kind kind, uint32_t stage,
                           uint32_t microbatch);
 
 bool pen_schedule_equal(const struct pen_schedule *a,
                         const struct pen_schedule *b);
 
-/* All ops of all ranks. */
+/* Returns the number of all ops of all ranks. */
 uint64_t pen_schedule_count(const struct pen_schedule *schedule);
 
-/* True when any row has an op of this class. */
+/* Returns true when any row has an op of this class. */
 bool pen_schedule_has_class(const struct pen_schedule *schedule,
                             enum pen_op_class op_class);
 
@@ -104,14 +104,14 @@ pen_status pen_schedule_find_gates(const struct pen_schedule *schedule,
 uint32_t pen_row_count_sends(const struct pen_schedule *schedule, uint32_t row,
                              uint32_t end, enum pen_op_kind kind, uint32_t to);
 
-/* K of the waiting rules: the schedule's own, or the default. */
+/* Returns K of the waiting rules: the schedule's own, or the default. */
 uint32_t pen_schedule_window(const struct pen_schedule *schedule);
 
 /*
- * The text form, `docs/formats.md`. Printing a parsed text gives the text, and
- * parsing a printed schedule gives the schedule, byte for byte. Rows without a
- * header are read, too, and printed with one. A refusal names line, column and
- * rank, and prints the row with the place marked.
+ * Print and parse the text form, `docs/formats.md`. Printing a parsed text
+ * gives the text, and parsing a printed schedule gives the schedule, byte for
+ * byte. Rows without a header are read, too, and printed with one. A refusal
+ * names line, column and rank, and prints the row with the place marked.
  */
 void pen_schedule_print(const struct pen_schedule *schedule,
                         struct pen_text *out);
@@ -120,9 +120,9 @@ pen_status pen_schedule_parse(const char *text, size_t length,
                               struct pen_schedule **out, struct pen_text *why);
 
 /*
- * The byte of a text at which the index-th op of a rank begins, or its row
- * ends when it has fewer. The text is one that pen_schedule_parse() or
- * pen_torch_csv_parse() accepts, and has the rank.
+ * Returns the byte of a text at which the index-th op of a rank begins, or at
+ * which its row ends when it has fewer. The text is one that
+ * pen_schedule_parse() or pen_torch_csv_parse() accepts, and has the rank.
  */
 size_t pen_schedule_find_op(const char *text, size_t length, uint32_t rank,
                             uint32_t index);
@@ -134,14 +134,16 @@ pen_status pen_schedule_save(const struct pen_schedule *schedule,
                              const char *path, struct pen_text *why);
 
 /*
- * The grid of ranks around one op, with that op in brackets and a caret under
- * it: what every refusal of a schedule shows.
+ * Prints the grid of ranks around one op, with that op in brackets and a caret
+ * under it: every refusal of a schedule shows it.
  */
 void pen_schedule_print_around(const struct pen_schedule *schedule,
                                uint32_t rank, uint32_t position,
                                struct pen_text *out);
 
-/* The stage whose op of the same kind feeds this one, or PEN_NO_STAGE. */
+/*
+ * Returns the stage whose op of the same kind feeds this one, or PEN_NO_STAGE.
+ */
 static inline uint32_t pen_op_feeder(const struct pen_shape *shape,
                                      const struct pen_op *op)
 {
@@ -155,7 +157,9 @@ static inline uint32_t pen_op_feeder(const struct pen_shape *shape,
     }
 }
 
-/* A number of its own for each message that ops of a schedule can send. */
+/*
+ * Returns a number of its own for each message that ops of a schedule can send.
+ */
 static inline size_t pen_message_cell(const struct pen_shape *shape,
                                       enum pen_direction direction,
                                       uint32_t stage, const struct pen_op *op)
@@ -193,20 +197,21 @@ pen_status pen_schedule_recompute(const struct pen_schedule *compute,
  */
 pen_status pen_schedule_mark_recomputed(struct pen_schedule *schedule);
 
-/* Whether an F of the stage has an R. */
+/* Returns whether an F of the stage has an R. */
 bool pen_row_recomputes(const struct pen_row *row, uint32_t stage);
 
 /*
- * The schedule with joint steps: every STEP knows the gradients of all stages,
- * as a norm over all of them and a matrix of two stages need it. Ops read the
- * versions that they read before. INVALID, with a reason, where a stage reads
- * the result of a step before all stages have their gradients of it.
+ * Makes a schedule with joint steps: every STEP knows the gradients of all
+ * stages, as a norm over all of them and a matrix of two stages need it. Ops
+ * read the versions that they read before. INVALID, with a reason, where a
+ * stage reads the result of a step before all stages have their gradients of
+ * it.
  */
 pen_status pen_schedule_join_steps(const struct pen_schedule *schedule,
                                    struct pen_schedule **out,
                                    struct pen_text *why);
 
-/* Whether a stage has weight gradients between a SYNC and its STEP. */
+/* Returns whether a stage has weight gradients between a SYNC and its STEP. */
 bool pen_row_defers_steps(const struct pen_row *row, uint32_t stage);
 
 /* A file, what it says, and what that became by completing. */
@@ -217,9 +222,9 @@ struct pen_schedule_file {
 };
 
 /*
- * The one way to a schedule that is verified, timed or run, so that all judge a
- * file alike: reads as pen_schedule_load() does and completes. Release in any
- * case.
+ * Opens a schedule to be verified, timed or run; all such callers use this, so
+ * that they judge a file alike. Reads as pen_schedule_load() does and
+ * completes. Release in any case.
  */
 pen_status pen_schedule_open(const char *path, struct pen_schedule_file *out,
                              struct pen_text *why);

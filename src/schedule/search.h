@@ -59,11 +59,11 @@ struct pen_search_report {
 };
 
 /*
- * The schedule is lowered and verified, within the limit. The same arguments
- * give the same schedule, and several placements none that is worse than with
- * one of them, unless `seconds` ends the search. PEN_INFEASIBLE when
- * nothing within the limit was found: why says the least that could work.
- * Free *out with pen_schedule_free().
+ * Searches a schedule, which is lowered and verified, within the limit. The
+ * same arguments give the same schedule, and a search of several placements is
+ * not worse than that of one of them, unless `seconds` ends the search.
+ * PEN_INFEASIBLE when nothing within the limit was found: why says the least
+ * that could work. Free *out with pen_schedule_free().
  */
 pen_status pen_schedule_search(const struct pen_search_args *args,
                                struct pen_schedule **out,

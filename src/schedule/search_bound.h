@@ -6,7 +6,9 @@
 /* Ticks below which no candidate of the problem can bring the span. */
 int64_t pen__span_bound(const struct pen__problem *problem);
 
-/* Memory in A without which no candidate exists: one micro-batch. */
+/*
+ * Returns the memory in A without which no candidate exists: one micro-batch.
+ */
 double pen__memory_bound(const struct pen__problem *problem);
 
 #endif

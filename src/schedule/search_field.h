@@ -39,10 +39,10 @@ pen_status pen__field_init(struct pen__field *field,
                            uint32_t window, struct pen_text *why);
 void pen__field_release(struct pen__field *field);
 
-/* Seconds of the best candidate; INFINITY when there is none. */
+/* Returns the seconds of the best candidate; INFINITY when there is none. */
 double pen__field_span(const struct pen__field *field);
 
-/* Work done so far, in ops. */
+/* Returns the work done so far, in ops. */
 uint64_t pen__field_steps(const struct pen__field *field);
 
 /* Adds a schedule of the same shape to the pool, if it can be a candidate. */
@@ -57,7 +57,7 @@ void pen__field_list(struct pen__field *field,
 void pen__field_vary(struct pen__field *field, const struct pen__moves_end *end,
                      struct pen_random *random);
 
-/* Local search from one candidate of the pool. */
+/* Runs a local search from one candidate of the pool. */
 void pen__field_move(struct pen__field *field, uint32_t index,
                      const struct pen__moves_end *end,
                      struct pen_random *random);

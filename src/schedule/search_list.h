@@ -24,7 +24,7 @@ void pen__rule_free(struct pen__rule *rule);
 void pen__rule_copy(const struct pen__problem *problem, struct pen__rule *to,
                     const struct pen__rule *from);
 
-/* Number of ready-made rules, and the i-th of them. */
+/* Return the number of ready-made rules, and the i-th of them. */
 uint32_t pen__rule_count(const struct pen__problem *problem);
 void pen__rule_set(const struct pen__problem *problem, uint32_t index,
                    struct pen__rule *rule);
@@ -40,7 +40,10 @@ pen_status pen__lister_create(const struct pen__problem *problem,
                               struct pen__lister **out);
 void pen__lister_free(struct pen__lister *lister);
 
-/* False when the ranks get stuck; `order` is then of no use. */
+/*
+ * Lists the ops by a rule. False when the ranks get stuck; `order` is then
+ * useless.
+ */
 bool pen__list(struct pen__lister *lister, const struct pen__rule *rule,
                uint8_t *order);
 

@@ -10,7 +10,7 @@
 
 struct pen__moves; /* its arrays */
 
-/* Borrowed until the free: problem and evaluator. */
+/* Creates the moves. Problem and evaluator are borrowed until the free. */
 pen_status pen__moves_create(const struct pen__problem *problem,
                              struct pen__evaluator *evaluator,
                              struct pen__moves **out);

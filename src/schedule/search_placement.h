@@ -10,9 +10,9 @@
 #define PEN__SEARCH_REST 8u
 
 /*
- * The search of args->placements, which is one placement here. INVALID, with
- * words, when the costs do not fit it. INFEASIBLE, without words, when nothing
- * fits the limit. Except after INVALID and with PEN__SEARCH_REST, *least is the
+ * Searches args->placements, which is one placement here. INVALID, with words,
+ * when the costs do not fit it. INFEASIBLE, without words, when nothing fits
+ * the limit. Except after INVALID and with PEN__SEARCH_REST, *least is the
  * least memory that could work, in A.
  */
 pen_status pen__search_placement(const struct pen_search_args *args,

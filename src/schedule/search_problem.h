@@ -54,7 +54,7 @@ struct pen__problem {
     int64_t *head;     /* per rank: when its first op starts, always */
 };
 
-/* `limit` 0: none; `window` 0: the default. */
+/* Prepares a problem. `limit` 0: none; `window` 0: the default. */
 pen_status pen__problem_init(struct pen__problem *problem,
                              const struct pen_shape *shape,
                              const struct pen_costs *costs, double limit,
@@ -72,7 +72,7 @@ static inline uint32_t pen__type(uint32_t chunk, enum pen__role role)
     return chunk * PEN__ROLES + (uint32_t)role;
 }
 
-/* Bytes of a candidate: rows of `length` types, rank by rank. */
+/* Returns the bytes of a candidate: rows of `length` types, rank by rank. */
 static inline size_t pen__order_size(const struct pen__problem *problem)
 {
     return (size_t)problem->num_ranks * problem->length;
@@ -85,15 +85,15 @@ static inline size_t pen__order_size(const struct pen__problem *problem)
 bool pen__row_is_legal(const struct pen__problem *problem, uint32_t rank,
                        const uint8_t *row);
 
-/* The compute-only schedule of a candidate. */
+/* Makes the compute-only schedule of a candidate. */
 pen_status pen__order_to_schedule(const struct pen__problem *problem,
                                   const uint8_t *order, const char *name,
                                   struct pen_schedule **out,
                                   struct pen_text *why);
 
 /*
- * The candidate that a schedule of the same shape is; B becomes I and W. False
- * when it cannot be said in types: recomputation, moves, or micro-batches in
+ * Makes the candidate that a schedule of the same shape is; B becomes I and W.
+ * False when types cannot express it: recomputation, moves, or micro-batches in
  * another order. Overlap groups are taken as their ops one after the other.
  */
 bool pen__order_from_schedule(const struct pen__problem *problem,
@@ -129,8 +129,8 @@ pen_status pen__evaluator_create(const struct pen__problem *problem,
 void pen__evaluator_free(struct pen__evaluator *evaluator);
 
 /*
- * False when the candidate deadlocks, mixes up a channel, or cannot end with a
- * span of at most `cap`; *score is then untouched.
+ * Evaluates a candidate. False when it deadlocks, mixes up a channel, or cannot
+ * end with a span of at most `cap`; *score is then untouched.
  */
 bool pen__evaluate(struct pen__evaluator *evaluator, const uint8_t *order,
                    int64_t cap, struct pen__score *score);

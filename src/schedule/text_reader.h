@@ -57,18 +57,18 @@ bool pen__reader_take_word(struct pen__reader *reader, const char *word);
 pen_status pen__reader_expect_word(struct pen__reader *reader,
                                    const char *word);
 
-/* A decimal number without leading zeros, at most `limit`. */
+/* Takes a decimal number without leading zeros, at most `limit`. */
 pen_status pen__reader_take_number(struct pen__reader *reader, uint32_t limit,
                                    const char *what, uint32_t *out);
 
-/* A word and a number. */
+/* Takes a word and a number. */
 pen_status pen__reader_take_field(struct pen__reader *reader, const char *word,
                                   uint32_t limit, uint32_t *out);
 pen_status pen__reader_expect_line_end(struct pen__reader *reader);
 
 /*
- * An op within the bounds of the shape, with its stage in front, or without
- * one where own_stage is not PEN_NO_STAGE.
+ * Takes an op within the bounds of the shape, with its stage in front, or
+ * without one where own_stage is not PEN_NO_STAGE.
  */
 pen_status pen__reader_take_op(struct pen__reader *reader,
                                const struct pen_shape *shape,
@@ -78,8 +78,8 @@ pen_status pen__reader_take_op(struct pen__reader *reader,
 bool pen__reader_skip_op(struct pen__reader *reader);
 
 /*
- * The form without a header, text_bare.c: whether the text has it, and the
- * schedule. Errors as in pen_schedule_parse().
+ * Read the form without a header, text_bare.c: whether the text has it, and the
+ * schedule. Errors are as in pen_schedule_parse().
  */
 bool pen__text_is_bare(const char *text, size_t length);
 pen_status pen__text_parse_bare(const char *text, size_t length,

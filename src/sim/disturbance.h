@@ -76,13 +76,13 @@ pen_status pen_disturbances_add_background(struct pen_disturbances *to,
 
 bool pen_disturbances_are_none(const struct pen_disturbances *all);
 
-/* By what the seconds of the number-th operation of a rank are multiplied. */
+/* Returns the factor for the seconds of the number-th operation of a rank. */
 double pen_disturbances_factor(const struct pen_disturbances *all,
                                uint32_t rank, uint64_t number);
 
 /*
- * Whether a link between two ranks is gone by now. Sums of single numbers over
- * all ranks do not ask.
+ * Returns whether a link between two ranks has failed by now. Sums of single
+ * numbers over all ranks do not call this.
  */
 bool pen_disturbances_cut(const struct pen_disturbances *all, uint32_t from,
                           uint32_t to);

@@ -8,7 +8,7 @@
  * and down the other: each has half of what the way takes.
  */
 
-/* Devices of a node; all of them where there is one level. */
+/* Returns the devices of a node; all of them where there is one level. */
 uint64_t pen__node_size(const struct pen_cluster *cluster);
 
 /* Returns the link of a device to other devices of its node. */

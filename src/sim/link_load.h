@@ -18,7 +18,7 @@ pen_status pen__link_load_create(uint32_t num_ranks,
                                  struct pen__link_load **out);
 void pen__link_load_free(struct pen__link_load *load);
 
-/* A message from rank to rank sets out. */
+/* Counts a message that is sent from rank to rank. */
 void pen__link_load_add(struct pen__link_load *load, uint32_t from, uint32_t to,
                         double bytes);
 

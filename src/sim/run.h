@@ -26,15 +26,15 @@ struct pen__run {
     struct pen_text why; /* of the rank that failed first */
 };
 
-/* The life of one rank; called by SimGrid with the run's address in argv[1]. */
+/* Runs one rank; called by SimGrid with the run's address in argv[1]. */
 void pen__run_rank(int argc, char **argv);
 
-/* A simulation in this process, which has seen none before. */
+/* Runs a simulation in this process, which has run none before. */
 pen_status pen__run_here(const struct pen_simulation *simulation,
                          struct pen_sim_progress *progress,
                          struct pen_sim_result *out, struct pen_text *why);
 
-/* A result to and from a file that only this program reads. */
+/* Write and read a result, in a file that only this program reads. */
 bool pen__result_write(const struct pen_sim_result *result, FILE *to);
 bool pen__result_read(struct pen_sim_result *result, FILE *from);
 

@@ -19,10 +19,10 @@ typedef void pen_spend(void *context, double seconds);
 
 pen_status pen_timed_engine_create(struct pen_timed_engine **out);
 
-/* The engine, to be freed as one. */
+/* Returns the engine, to be freed as one. */
 struct pen_engine *pen_timed_engine(struct pen_timed_engine *timed);
 
-/* Before anything is spent. */
+/* Sets the function that spends time, before any is spent. */
 void pen_timed_engine_set_spend(struct pen_timed_engine *timed,
                                 pen_spend *spend, void *context);
 

@@ -21,29 +21,31 @@ extern "C" {
 
 enum pen_zone_kind { PEN_ZONE_OF_HOSTS, PEN_ZONE_OF_ZONES };
 
-/* The outermost one, which comes first: no parent. */
+/* Makes a zone. The outermost one comes first: it has no parent. */
 sg_netzone_t pen_zone_make(enum pen_zone_kind kind, const char *name,
                            sg_netzone_t parent);
 
-/* Nothing can be added any more. */
+/* Seals a zone: nothing can be added to it any more. */
 void pen_zone_seal(sg_netzone_t zone);
 
-/* A host that reaches itself over a link that messages do not share. */
+/* Makes a host that reaches itself over a link that messages do not share. */
 sg_host_t pen_zone_host(sg_netzone_t zone, const char *name,
                         double loopback_bytes_per_sec);
 
-/* A link for each direction, name_UP and name_DOWN. */
+/* Makes a link for each direction, name_UP and name_DOWN. */
 sg_link_t pen_link_make(const char *name, double bytes_per_sec,
                         double latency_sec);
 
-/* From a host up its link to the middle. */
+/* Connects a host by its link to the middle. */
 void pen_zone_lead_out(sg_netzone_t zone, sg_host_t host, sg_link_t link);
 
-/* Not by the middle: up the link of one host and down that of the other. */
+/*
+ * Connects two hosts directly: up the link of one and down that of the other.
+ */
 void pen_zone_join(sg_netzone_t zone, sg_host_t host, sg_link_t link,
                    sg_host_t other, sg_link_t other_link);
 
-/* From a zone inside to the middle; a link or NULL: none between. */
+/* Connects a zone inside to the middle; a link or NULL: none between. */
 void pen_zone_attach(sg_netzone_t zone, sg_netzone_t inside, sg_link_t link);
 
 /*
@@ -63,7 +65,7 @@ void pen_zone_fat_tree(const struct pen_zone_network *network);
 void pen_zone_dragonfly(const struct pen_zone_network *network);
 void pen_zone_torus(const struct pen_zone_network *network);
 
-/* NULL when there is none of this name. */
+/* Returns the link of this name, or NULL. */
 sg_link_t pen_link_find(const char *name);
 
 /* Calls `visit` with each link on the way of a message, in its order. */
@@ -80,7 +82,7 @@ void pen_host_stop(sg_host_t host);
  */
 void pen_actors_run(void);
 
-/* Each message has all of the bandwidth, whatever else is under way. */
+/* Gives each message all of the bandwidth, whatever else is under way. */
 void pen_link_unshare(sg_link_t link);
 
 #ifdef __cplusplus

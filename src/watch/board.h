@@ -115,7 +115,7 @@ struct pen_board_entry {
 struct pen_board_entry pen_board_read(const struct pen_board *board,
                                       uint32_t local_rank);
 
-/* Borrowed until the board is freed. */
+/* Returns the host's name, borrowed until the board is freed. */
 const char *pen_board_host(const struct pen_board *board);
 uint32_t pen_board_count(const struct pen_board *board);
 uint32_t pen_board_own(const struct pen_board *board); /* local rank */

@@ -32,7 +32,7 @@ pen_status pen__step_open(struct pen__step *step, const char *path,
                           struct pen_text *why);
 void pen__step_close(struct pen__step *step);
 
-/* "5GB", "200MiB", "0"; false for anything else. */
+/* Parses "5GB", "200MiB" or "0"; false for anything else. */
 bool pen__parse_size(const char *text, uint64_t *out);
 
 int pen__checkpoint_reshard(const struct pen__checkpoint_args *args);

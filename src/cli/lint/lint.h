@@ -31,14 +31,14 @@ uint32_t pen__lint_answer_count(const struct pen__lint_answer *answer,
 void pen__lint_predict(struct pen__linted *file, const char *cluster,
                        uint64_t num_devices);
 
-/* As people read it: place, sentence, rule, line, reason, advice. */
+/* Prints for readers: place, sentence, rule, line, reason, advice. */
 void pen__lint_print(const struct pen__lint_answer *answer,
                      struct pen_text *out);
 
-/* As `penstock schema lint` says; NULL when memory runs out. */
+/* Makes the JSON of `penstock schema lint`; NULL when memory runs out. */
 json_t *pen__lint_json(const struct pen__lint_answer *answer);
 
-/* A log of SARIF 2.1.0; NULL when memory runs out. */
+/* Makes a log of SARIF 2.1.0; NULL when memory runs out. */
 json_t *pen__lint_sarif(const struct pen__lint_answer *answer);
 
 #endif

@@ -72,7 +72,7 @@ void pen__doctor_print(const struct pen__findings *findings,
                        const struct pen__advices *advices,
                        struct pen_text *out);
 
-/* NULL when memory ran out. */
+/* Makes the JSON; NULL when memory ran out. */
 json_t *pen__doctor_json(const struct pen__findings *findings,
                          const struct pen__advices *advices);
 

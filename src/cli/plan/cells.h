@@ -8,7 +8,9 @@
 
 double pen__gib(uint64_t bytes);
 
-/* "tokens", or "samples" where a sequence is one: images. A constant. */
+/*
+ * Returns "tokens", or "samples" where a sequence is one: images. A constant.
+ */
 const char *pen__plan_unit(uint32_t sequence);
 
 /* Time, devices and energy that a plan needs for one sample. */
@@ -39,12 +41,12 @@ struct pen__plan_run pen__plan_run(const struct pen_plan *plan,
                                    const struct pen_prediction *prediction,
                                    double tokens);
 
-/* "15 trillion tokens: 2,546 days, 3,911,000 device-hours ...". */
+/* Adds "15 trillion tokens: 2,546 days, 3,911,000 device-hours ...". */
 void pen__plan_add_run(const struct pen_plan *plan,
                        const struct pen_prediction *prediction, double tokens,
                        struct pen_text *out);
 
-/* "5,220 J a sample at 40,100 W; 1,450 kWh for 1 billion tokens". */
+/* Prints "5,220 J a sample at 40,100 W; 1,450 kWh for 1 billion tokens". */
 void pen__plan_print_energy(const struct pen__plan_spent *spent,
                             double joules_per_billion, const char *unit,
                             struct pen_text *out);
@@ -64,11 +66,17 @@ void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out);
  */
 uint32_t pen__plan_recomputed(const struct pen_plan *plan);
 
-/* "none", "full", the modules that are recomputed, or "full, 3 of 4 stages". */
+/*
+ * Adds "none", "full", the modules that are recomputed, or "full, 3 of 4
+ * stages".
+ */
 void pen__plan_add_recompute(const struct pen_plan *plan,
                              struct pen_table *out);
 
-/* Ranks that hold the same bytes, devices, the parts of memory, their sum. */
+/*
+ * Adds the ranks that hold the same bytes, devices, the parts of memory, their
+ * sum.
+ */
 void pen__plan_add_memory(const struct pen_prediction *prediction,
                           struct pen_table *out);
 

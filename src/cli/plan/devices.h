@@ -15,23 +15,23 @@ struct pen__device_rows {
     uint32_t count;
 };
 
-/* The rows that a report has, each number of devices and step once. */
+/* Makes the rows of a report, each number of devices and step once. */
 void pen__device_rows(const struct pen__plan_report *report,
                       struct pen__device_rows *out);
 
 /*
- * Whether they belong into every answer: a plan with fewer devices takes up to
- * a quarter longer, or saves a tenth of energy or price; or they were asked
- * for.
+ * Returns whether the rows belong into every answer: a plan with fewer devices
+ * takes up to a quarter longer, or saves a tenth of energy or price; or they
+ * were asked for.
  */
 bool pen__device_rows_matter(const struct pen__plan_report *report,
                              const struct pen__device_rows *rows);
 
-/* The words of what a row is best for: "time, cost"; "" for nothing. */
+/* Adds the words for what a row is best: "time, cost"; "" for nothing. */
 void pen__device_row_merits(const struct pen__device_rows *rows, uint32_t row,
                             struct pen_text *out);
 
-/* Release the table. */
+/* Makes the table; release it. */
 void pen__device_table(const struct pen__plan_report *report,
                        const struct pen__device_rows *rows,
                        struct pen_table *out);

@@ -31,7 +31,7 @@ struct pen__failure_args {
 
 void pen__failure_args_init(struct pen__failure_args *args);
 
-/* Whether failures are asked for. */
+/* Returns whether failures are asked for. */
 bool pen__failure_args_are_given(const struct pen__failure_args *args);
 
 /* Ends the program where options lack --failures. */

@@ -32,7 +32,7 @@ struct pen__failures {
 
 void pen__failures_release(struct pen__failures *failures);
 
-/* Whether the output is a picture of goodput, not a plan. */
+/* Returns whether the output is a picture of goodput, not a plan. */
 bool pen__failures_are_drawn(const struct pen__plan_args *args);
 
 /* Orders the ranking by tokens that stay: the speed times the goodput of the
@@ -42,7 +42,10 @@ pen_status pen__failures_rank(const struct pen__plan_args *args,
                               struct pen_plan_ranking *ranking,
                               struct pen__failures *out, struct pen_text *why);
 
-/* The plan is predicted; it is the same afterwards. Release in any case. */
+/*
+ * Finds the failures of a predicted plan, which is the same afterwards. Release
+ * in any case.
+ */
 pen_status pen__failures_find(const struct pen__plan_args *args,
                               const struct pen__planning *planning,
                               struct pen_plan *plan,

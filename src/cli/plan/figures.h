@@ -5,16 +5,19 @@
 
 /* Numbers as people write them. All are finite and not negative. */
 
-/* "68,180", "7.21", "0.0314": whole from 1000 on, else three or more digits. */
+/*
+ * Adds "68,180", "7.21" or "0.0314": whole from 1000 on, else three or more
+ * digits.
+ */
 void pen__add_figure(struct pen_text *out, double value);
 
-/* The same as a cell. */
+/* Adds the same as a cell. */
 void pen__add_figure_cell(struct pen_table *out, double value);
 
-/* "19.8 GB", "812 kB", "7 B": decimal units, as links are sold. */
+/* Adds "19.8 GB", "812 kB" or "7 B": decimal units, as links are sold. */
 void pen__add_traffic(struct pen_text *out, double bytes);
 
-/* In words from a million on, "1.05 million"; below, as a figure. */
+/* Adds words from a million on, "1.05 million"; below, a figure. */
 void pen__add_large(struct pen_text *out, double value);
 
 #endif

@@ -8,7 +8,10 @@
  * prints its answer and returns the exit code.
  */
 
-/* --from-megatron: a command line, the best plan, and the way to it. */
+/*
+ * --from-megatron: plans a command line, and prints the best plan and the way
+ * to it.
+ */
 int pen__plan_yours(struct pen__plan_args *args);
 
 /*
@@ -16,7 +19,7 @@ int pen__plan_yours(struct pen__plan_args *args);
  */
 int pen__plan_why(const struct pen__plan_args *args);
 
-/* --compare-targets: the best plan of each target. */
+/* --compare-targets: prints the best plan of each target. */
 int pen__plan_targets(const struct pen__plan_args *args);
 
 /*
@@ -33,7 +36,7 @@ pen_status pen__plan_write(const struct pen__plan_args *args,
                            const struct pen_plan_found *found,
                            struct pen_text *why);
 
-/* The search of a mode: the best plan by --objective, named. */
+/* Runs the search of a mode: the best plan by --objective, named. */
 pen_status pen__plan_find_best(const struct pen__plan_args *args,
                                const struct pen__planning *planning,
                                const struct pen_candidate_filter *filter,

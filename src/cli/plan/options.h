@@ -66,7 +66,7 @@ struct pen__plan_args {
     uint32_t expert_tp;       /* as the recipe */
 };
 
-/* As if no option was given. */
+/* Sets all options to not given. */
 void pen__plan_args_init(struct pen__plan_args *args);
 
 /* Reads the command line; a wrong one ends the program with exit code 2. */
@@ -74,7 +74,9 @@ void pen__plan_args_parse(enum pen__plan_verb verb, int argc, char **argv,
                           struct pen__plan_args *args);
 void pen__plan_args_help(enum pen__plan_verb verb);
 
-/* Whether its devices are processors, on which penstock itself trains. */
+/*
+ * Returns whether its devices are processors, on which penstock itself trains.
+ */
 bool pen__cluster_is_processors(const struct pen_cluster *cluster);
 
 /* Files opened and a setting made of them. */
@@ -96,14 +98,14 @@ pen_status pen__planning_open(const struct pen__plan_args *args,
                               struct pen__planning *planning,
                               struct pen_text *why);
 
-/* The model inside the plan of a file, unless --model names another. */
+/* Loads the model inside the plan of a file, unless --model names another. */
 pen_status pen__plan_load_model(const char *model, const struct pen_plan *plan,
                                 const char *file, struct pen_model **out,
                                 struct pen_text *why);
 
 /*
- * The same of a plan, which stands for options that are not given: model,
- * cluster and workload. args->file is its name in messages.
+ * Opens the question of a plan, which replaces options that are not given:
+ * model, cluster and workload. args->file is its name in messages.
  */
 pen_status pen__planning_open_plan(const struct pen__plan_args *args,
                                    const struct pen_plan *plan,

@@ -17,7 +17,7 @@ struct pen__partition {
     json_t *root;
 };
 
-/* `kind` is the format of the file. */
+/* Prepares a result; `kind` is the format of the file. */
 void pen__partition_init(struct pen__partition *result, const char *kind,
                          const struct pen_column *columns, size_t num_columns);
 void pen__partition_set(struct pen__partition *result, const char *key,
@@ -25,7 +25,7 @@ void pen__partition_set(struct pen__partition *result, const char *key,
 /* Warns of what a search left out; NULL: nothing. */
 void pen__partition_leave_out(struct pen__partition *result,
                               const char *left_out);
-/* The stage of each node. */
+/* Sets the stage of each node. */
 void pen__partition_set_nodes(struct pen__partition *result,
                               const uint32_t *stages, uint32_t count);
 

@@ -26,22 +26,25 @@ void pen__plan_report_print(const struct pen__plan_report *report,
                             struct pen_text *out);
 json_t *pen__plan_report_json(const struct pen__plan_report *report);
 
-/* Model, cluster, target, number format and batch; NULL: no memory. */
+/*
+ * Makes the JSON of model, cluster, target, number format and batch; NULL: no
+ * memory.
+ */
 json_t *pen__plan_question_json(const struct pen__planning *planning);
 
-/* "the step is limited by computing". */
+/* Prints "the step is limited by computing". */
 void pen__plan_print_limit(const struct pen_explanation *explanation,
                            struct pen_text *out);
 
-/* Whether a plan of its tables has the schedule. */
+/* Returns whether a plan of its tables has the schedule. */
 bool pen__plan_has_schedule(const struct pen_plan_ranking *ranking,
                             const struct pen_generator *generator);
 
-/* The question in a line, and an empty one. */
+/* Prints the question in a line, and an empty one. */
 void pen__plan_print_head(const struct pen__planning *planning,
                           struct pen_text *out);
 
-/* One plan with all that was predicted of it. */
+/* Prints one plan with its whole prediction. */
 void pen__plan_print(const struct pen_plan *plan,
                      const struct pen_prediction *prediction,
                      struct pen_text *out);
@@ -55,15 +58,18 @@ void pen__plan_print_run(const struct pen_plan *plan,
 json_t *pen__plan_json(const struct pen_plan *plan,
                        const struct pen_prediction *prediction);
 
-/* The same with the question, and with "run" unless the tokens are 0. */
+/*
+ * Makes the same JSON with the question, and with "run" unless the tokens are
+ * 0.
+ */
 json_t *pen__plan_json_with_run(const struct pen__planning *planning,
                                 const struct pen_plan *plan,
                                 const struct pen_prediction *prediction,
                                 double tokens);
 
 /*
- * Ranks of the pipeline that hold the same bytes: *count of them from `first`
- * on.
+ * Finds the ranks of the pipeline that hold the same bytes: *count of them from
+ * `first` on.
  */
 uint32_t pen__plan_same_ranks(const struct pen_prediction *prediction,
                               uint32_t first);

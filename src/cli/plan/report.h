@@ -5,11 +5,9 @@
 #include "cli/view/chart_bars.h"
 
 /*
- * The report of `penstock plan --html`: what was found, as tables, charts and
- * a picture of the step.
- *
- * plan_path is where the plan is written, for the commands that it says; NULL:
- * nowhere yet.
+ * Makes the report of `penstock plan --html`: the results as tables, charts and
+ * a picture of the step. plan_path is where the plan is written, for the
+ * commands in the report; NULL: nowhere yet.
  */
 pen_status pen__plan_report_html(const struct pen__plan_report *report,
                                  const char *plan_path, struct pen_text *out,
@@ -18,8 +16,8 @@ pen_status pen__plan_report_html(const struct pen__plan_report *report,
 /* ---- parts of it ---- */
 
 /*
- * One table each: the question, the best plan, the ranking, memory, plans that
- * differ in one setting, and what would help. Release them.
+ * Make one table each: the question, the best plan, the ranking, memory, plans
+ * that differ in one setting, and what would help. Release them.
  */
 void pen__plan_asked_table(const struct pen__plan_report *report,
                            struct pen_table *out);
@@ -35,8 +33,8 @@ void pen__plan_help_table(const struct pen__plan_report *report,
                           struct pen_table *out);
 
 /*
- * Seconds of the plans of a ranking, or memory of the ranks of one, as bars.
- * False when memory runs out; then, too, release.
+ * Make bars of the seconds of the plans of a ranking, or of the memory of the
+ * ranks of one. False when memory runs out; then, too, release.
  */
 bool pen__plan_spent_bars(const struct pen_plan_ranking *ranking,
                           struct pen__chart_bars *out);
@@ -55,7 +53,7 @@ struct pen__plan_front {
     char (*labels)[16];
 };
 
-/* False when memory runs out; then, too, release. */
+/* Prepares the front. False when memory runs out; then, too, release. */
 bool pen__plan_front_init(const struct pen__plan_report *report,
                           struct pen__plan_front *out);
 void pen__plan_front_release(struct pen__plan_front *front);
@@ -77,7 +75,7 @@ void pen__plan_picture_init(const struct pen_setting *setting,
                             struct pen__plan_picture *out);
 void pen__plan_picture_release(struct pen__plan_picture *picture);
 
-/* "2 devices", "1 device". */
+/* Adds "2 devices" or "1 device". */
 void pen__add_counted(struct pen_text *out, uint64_t count, const char *noun);
 
 #endif

@@ -21,11 +21,11 @@ struct pen__yours {
 pen_status pen__yours_predict(struct pen__plan_args *args,
                               struct pen__yours *yours, struct pen_text *why);
 
-/* Then the best plan, and the changes that lead to it. */
+/* Searches the best plan, and the changes that lead to it. */
 pen_status pen__yours_search(const struct pen__plan_args *args,
                              struct pen__yours *yours, struct pen_text *why);
 
-/* All changes in a line: "--micro-batch-size 1 -> 2, ...". */
+/* Prints all changes in a line: "--micro-batch-size 1 -> 2, ...". */
 void pen__yours_print_way(const struct pen__yours *yours, struct pen_text *out);
 
 void pen__yours_release(struct pen__yours *yours);

@@ -12,11 +12,11 @@ struct pen__probe_answer {
     double tolerance;
 };
 
-/* Each returns the exit code of printing. */
+/* Print the answer; each returns the exit code. */
 int pen__probe_print_text(const struct pen__probe_answer *answer);
 int pen__probe_print_json(const struct pen__probe_answer *answer);
 
-/* "step 1, backward, layer 3, output". */
+/* Adds "step 1, backward, layer 3, output". */
 void pen__probe_add_place(const struct pen_probe_record *record,
                           struct pen_text *out);
 

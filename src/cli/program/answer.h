@@ -18,7 +18,7 @@
 /* Reads whether the line has --json; the words are not changed. */
 void pen__answer_begin(int argc, char **argv);
 
-/* Whether it has. */
+/* Returns whether the command line has --json. */
 bool pen__answer_is_json(void);
 
 /*
@@ -31,19 +31,19 @@ int pen__answer_end(int code);
 void pen__answer_set_code(const char *code);
 const char *pen__answer_code_of(pen_status status);
 
-/* A further key of the error; takes the value, which may be NULL. */
+/* Adds a further key of the error; takes the value, which may be NULL. */
 void pen__answer_add_to_error(const char *key, json_t *value);
 
 /* Adds an error that was printed without pen_log(). */
 void pen__answer_add_error(const char *words);
 
 /*
- * The value as an answer of this name. Takes the value, an object; NULL when
- * it is NULL or memory runs out.
+ * Makes an answer of this name. Takes the value, an object; NULL when it is
+ * NULL or memory runs out.
  */
 json_t *pen__answer_make(const char *name, json_t *value);
 
-/* "line 2, column 7" of a message; false where it has none. */
+/* Finds "line 2, column 7" in a message; false where it has none. */
 bool pen__answer_find_place(const char *words, size_t *line, size_t *column);
 
 #endif

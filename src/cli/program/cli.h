@@ -68,7 +68,10 @@ extern const struct pen__command pen__simulate;
 /* Prints the reason as an error; prints nothing when another process does. */
 int pen__refuse(const struct pen_text *why);
 
-/* The same, and the status becomes the error's code (cli/program/answer.h). */
+/*
+ * Refuses likewise, and the status becomes the error's code
+ * (cli/program/answer.h).
+ */
 int pen__refuse_as(pen_status status, const struct pen_text *why);
 
 /*

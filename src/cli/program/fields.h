@@ -41,7 +41,7 @@ struct pen__list {
     bool is_open;
 };
 
-/* The word must stay. ENOMEM is the only failure. */
+/* Adds a word, which must stay in place. ENOMEM is the only failure. */
 error_t pen__list_add(struct pen__list *list, const char *word);
 void pen__list_release(struct pen__list *list);
 
@@ -54,7 +54,7 @@ void pen__fields_list(const struct pen__field *fields, size_t count,
 /* Leaves these, the last NULL, out of --help; they are taken as before. */
 void pen__fields_hide(const char *const *names, struct argp_option *options);
 
-/* The same of all but these. */
+/* Leaves all but these out of --help likewise. */
 void pen__fields_show(const char *const *names, struct argp_option *options);
 
 /*
@@ -65,18 +65,18 @@ void pen__fields_show(const char *const *names, struct argp_option *options);
 error_t pen__fields_parse(const struct pen__field *fields, size_t count,
                           int key, char *text, struct argp_state *state);
 
-/* The place of the field with a name; `count` where there is none. */
+/* Returns the place of the field with a name; `count` where there is none. */
 size_t pen__fields_find(const struct pen__field *fields, size_t count,
                         const char *name);
 
-/* The key that argp uses for a field, and the field of a key. */
+/* Return the key that argp uses for a field, and the field of a key. */
 int pen__fields_key(size_t index);
 size_t pen__fields_index(int key);
 
 /*
- * The values of a filled struct by the names of the options, for a log: texts
- * that are NULL and reals that are NaN are left out. NULL when
- * memory runs out; drop it with json_decref().
+ * Returns the values of a filled struct by the names of the options, for a log:
+ * texts that are NULL and reals that are NaN are left out. NULL when memory
+ * runs out; drop it with json_decref().
  */
 json_t *pen__fields_print(const struct pen__field *fields, size_t count,
                           const void *args);

@@ -23,7 +23,7 @@ void pen__help_set_others(const struct pen__help_others *others);
 /* Prints all commands, or the one of this name; returns the exit code. */
 int pen__help_print_json(const struct pen__program *program, const char *name);
 
-/* Whether help is collected; then a parser is added, not run. */
+/* Returns whether help is collected; then a parser is added, not run. */
 bool pen__help_is_collected(void);
 void pen__help_add(const struct argp *parser, const char *name);
 

@@ -40,7 +40,7 @@ enum pen__kind pen__kind_of(const char *path);
 bool pen__kind_tell(const char *path, enum pen__kind kind,
                     struct pen_text *why);
 
-/* "FOLDER/NAME" in out; whether there is such a file or folder. */
+/* Writes "FOLDER/NAME"; returns whether there is such a file or folder. */
 bool pen__find_in(const char *folder, const char *name, struct pen_text *out);
 
 #endif

@@ -33,7 +33,7 @@ int pen__program_become(const char *sibling, const char *first, char **argv,
  */
 json_t *pen__program_ask(const char *sibling);
 
-/* The path of this program itself. */
+/* Finds the path of this program itself. */
 void pen__program_find(struct pen_text *out);
 
 /* Returns the version of all programs: "0.1.0". */

@@ -21,7 +21,7 @@ void pen__progress_init(struct pen__progress *progress, const char *unit);
 
 double pen__progress_elapsed_sec(const struct pen__progress *progress);
 
-/* total 0: not known. `note` may be NULL. */
+/* Updates the line. total 0: unknown. `note` may be NULL. */
 void pen__progress_update(struct pen__progress *progress, uint64_t done,
                           uint64_t total, const char *note);
 

@@ -13,20 +13,20 @@ struct pen__report {
     size_t count;
 };
 
-/* A page for the browser. */
+/* Prints a page for the browser. */
 pen_status pen__report_html(const struct pen__report *report,
                             struct pen_text *out, struct pen_text *why);
 
-/* For the terminal, `width` letters wide; 0: as it gets. */
+/* Prints for the terminal, `width` letters wide; 0: no limit. */
 void pen__report_print(const struct pen__report *report, size_t width,
                        struct pen_text *out);
 
-/* NULL when memory runs out; drop it with json_decref(). */
+/* Makes the JSON; NULL when memory runs out; drop it with json_decref(). */
 json_t *pen__report_json(const struct pen__report *report);
 
 /* ---- tables; release them ---- */
 
-/* One row per run. */
+/* Makes the table with one row per run. */
 void pen__report_compare_table(const struct pen__report *report,
                                struct pen_table *out);
 
@@ -57,9 +57,9 @@ void pen__report_kind_table(const struct pen_spent *spent,
                             struct pen_table *out);
 
 /*
- * The settings of all runs, a column for each, or only those that differ.
- * Columns is room for their names and must live as long as the table. False
- * when memory runs out.
+ * Makes a table of the settings of all runs, a column for each, or only of
+ * those that differ. Columns is room for their names and must live as long as
+ * the table. False when memory runs out.
  */
 bool pen__report_settings_table(
     const struct pen__report *report, bool only_different,
@@ -67,11 +67,11 @@ bool pen__report_settings_table(
 
 /* ---- charts; false when memory runs out; then, too, release ---- */
 
-/* Where the seconds of the traced step went, a bar for each rank. */
+/* Makes bars of the seconds of the traced step, one for each rank. */
 bool pen__report_spent_bars(const struct pen_spent *spent,
                             struct pen__chart_bars *out);
 
-/* The peak of each rank, its prediction as the limit. */
+/* Makes bars of the peak of each rank, with its prediction as the limit. */
 bool pen__report_memory_bars(const struct pen_run_ranks *ranks,
                              struct pen__chart_bars *out);
 
@@ -93,7 +93,7 @@ void pen__report_curves_release(struct pen__report_curves *curves);
 
 /* Milliseconds below a second. */
 void pen__add_seconds(struct pen_text *out, double sec);
-/* "812.5 MB", "12.31 GB". */
+/* Adds "812.5 MB" or "12.31 GB". */
 void pen__add_bytes(struct pen_text *out, uint64_t bytes);
 
 #endif

@@ -30,7 +30,7 @@ pen_status pen__report_run_load(struct pen__report_run *run, const char *path,
                                 struct pen_text *why);
 void pen__report_run_release(struct pen__report_run *run);
 
-/* Borrowed from the run. */
+/* Returns the run's parts, borrowed from it. */
 struct pen_run_parts pen__report_run_parts(const struct pen__report_run *run);
 
 /*

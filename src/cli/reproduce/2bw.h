@@ -101,10 +101,12 @@ extern const uint32_t pen__2bw_batches[PEN__2BW_BATCHES];
 /* Cuts the text of --data, makes tokens of it and writes the model. */
 pen_status pen__2bw_write_text(struct pen__2bw *it, struct pen_text *why);
 
-/* GPT of 2.2 billion parameters on 64 V100, predicted. */
+/* Predicts GPT of 2.2 billion parameters on 64 V100. */
 pen_status pen__2bw_predict(struct pen__2bw *it, struct pen_text *why);
 
-/* The paper's formula against the executor's count, in small trainings. */
+/*
+ * Compares the paper's formula with the executor's count, in small trainings.
+ */
 pen_status pen__2bw_measure(struct pen__2bw *it, struct pen_text *why);
 
 struct pen__2bw_results {
@@ -117,7 +119,10 @@ struct pen__2bw_results {
 /* Losses that differ by less than this share are called the same. */
 #define PEN__2BW_SAME_SHARE 0.01
 
-/* "shown", "refuted" or "not decided": a contender's loss is synchronous. */
+/*
+ * Returns "shown", "refuted" or "not decided": whether a contender's loss is
+ * synchronous.
+ */
 const char *pen__2bw_verdict(const struct pen__2bw_results *results,
                              uint32_t contender);
 
@@ -125,18 +130,18 @@ const char *pen__2bw_verdict(const struct pen__2bw_results *results,
 double pen__2bw_ratio(const struct pen__2bw *it, uint32_t batch,
                       uint32_t speed);
 
-/* End each table with pen_table_release(). */
+/* Make tables; end each with pen_table_release(). */
 void pen__2bw_table_losses(const struct pen__2bw_results *results,
                            struct pen_table *table);
 void pen__2bw_table_rates(const struct pen__2bw *it, struct pen_table *table);
 void pen__2bw_table_speeds(const struct pen__2bw *it, struct pen_table *table);
 void pen__2bw_table_memory(const struct pen__2bw *it, struct pen_table *table);
 
-/* The content of results.json. */
+/* Makes the content of results.json. */
 json_t *pen__2bw_json(const struct pen__2bw_results *results,
                       const char *verdict);
 
-/* Intervals, verdict, tables on stdout and page. */
+/* Writes intervals, verdict, tables on stdout and page. */
 pen_status pen__2bw_report(const struct pen__2bw *it, struct pen_text *why);
 
 #endif

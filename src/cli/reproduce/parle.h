@@ -59,7 +59,7 @@ struct pen__parle {
     double step_sec[PEN__PARLE_CONTENDERS][PEN__PARLE_LINKS];
 };
 
-/* Intervals, verdict, table on stdout and page of what was trained. */
+/* Writes intervals, verdict, table on stdout and page of the trainings. */
 pen_status pen__parle_report(const struct pen__parle *parle,
                              struct pen_text *why);
 

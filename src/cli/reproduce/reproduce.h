@@ -26,7 +26,7 @@ pen_status pen__reproduce_2bw(const struct pen__reproduce_args *args,
 pen_status pen__reproduce_wap(const struct pen__reproduce_args *args,
                               struct pen_text *why);
 
-/* "1.83 (1.52 to 2.11)". */
+/* Prints "1.83 (1.52 to 2.11)". */
 void pen__interval_print(const struct pen_interval *interval, int digits,
                          struct pen_text *out);
 void pen__interval_cell(const struct pen_interval *interval, int digits,
@@ -51,7 +51,9 @@ pen_status pen__reproduce_train(struct pen__jobs *jobs,
                                 struct pen__words *words, struct pen_run **out,
                                 struct pen_text *why);
 
-/* The median step without the first `skipped`; NAN: none, or no memory. */
+/*
+ * Returns the median step without the first `skipped`; NAN: none, or no memory.
+ */
 double pen__reproduce_median_sec(const struct pen_run *run, size_t skipped);
 
 /* Writes FOLDER/index.html and FOLDER/results.json, and says so. */

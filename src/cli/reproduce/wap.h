@@ -63,7 +63,7 @@ pen_status pen__wap_plan(struct pen__wap *wap, struct pen_text *why);
 /* Profiles, predicts and trains a small network on 1 and on 2 ranks. */
 pen_status pen__wap_measure(struct pen__wap *wap, struct pen_text *why);
 
-/* Verdict, tables on stdout and page. */
+/* Writes verdict, tables on stdout and page. */
 pen_status pen__wap_report(const struct pen__wap *wap, struct pen_text *why);
 
 #endif

@@ -56,19 +56,19 @@ struct pen__schedule_args {
     bool has_memory;        /* one of them names the memory of the ops */
 };
 
-/* The options of a command; returns how many. */
+/* Lists the options of a command; returns how many there are. */
 size_t pen__schedule_fields(enum pen__schedule_verb verb,
                             struct pen__field out[PEN__FIELDS_MAX]);
 
 /* Checks after the last word which options are missing, and reads the costs. */
 void pen__schedule_check_args(void *args, const struct argp_state *state);
 
-/* --costs as given, or the default in the same form. */
+/* Returns --costs as given, or the default in the same form. */
 const char *pen__costs_words(const struct pen__schedule_args *args);
 
 /*
- * The generator of this name. When there is none, an error says which was
- * meant and the answer is NULL.
+ * Returns the generator of this name. When there is none, an error suggests the
+ * nearest name and NULL is returned.
  */
 const struct pen_generator *pen__find_generator(const char *name);
 
@@ -101,7 +101,10 @@ struct pen__summary {
 
 struct pen__summary pen__summarise(const struct pen_timing *timing);
 
-/* makespan, span, bubble, peak, versions and the array of ranks. */
+/*
+ * Makes the JSON of makespan, span, bubble, peak, versions and the array of
+ * ranks.
+ */
 json_t *pen__timing_json(const struct pen_timing *timing);
 
 int pen__schedule_list(const struct pen__schedule_args *args);

@@ -26,7 +26,7 @@ pen_status pen__simulate_job_open(struct pen__simulate_job *job,
                                   const struct pen__simulate_args *args,
                                   struct pen_text *why);
 
-/* The same of a plan and a setting that are in the job already. */
+/* Makes the job from a plan and a setting that are in it already. */
 pen_status pen__simulate_job_make(struct pen__simulate_job *job,
                                   const struct pen__simulate_args *args,
                                   struct pen_text *why);

@@ -36,7 +36,7 @@ struct pen__sweep {
 pen_status pen__sweep_read(const char *text, struct pen__sweep *out,
                            struct pen_text *why);
 
-/* The strength of a run. */
+/* Returns the strength of a run. */
 double pen__sweep_at(const struct pen__sweep *sweep, uint32_t run);
 
 /* The command line of penstock simulate; texts are NULL where not given. */
@@ -66,7 +66,10 @@ struct pen__simulate_args {
     struct pen__sweep sweep;
 };
 
-/* A wrong line ends the program with exit code 2. Release in any case. */
+/*
+ * Parses the command line; a wrong one ends the program with exit code 2.
+ * Release in any case.
+ */
 int pen__simulate_args_parse(struct pen__simulate_args *args, int argc,
                              char **argv);
 void pen__simulate_args_release(struct pen__simulate_args *args);

@@ -13,12 +13,12 @@ struct pen__simulate_report {
     const char *waited_for; /* why that is faster, in words; "" unknown */
 };
 
-/* For people, and the same as JSON (NULL: no memory). */
+/* Print as text, and make the same as JSON (NULL: no memory). */
 void pen__simulate_print(const struct pen__simulate_report *report,
                          struct pen_text *out);
 json_t *pen__simulate_json(const struct pen__simulate_report *report);
 
-/* One line: what runs on what. */
+/* Prints one line: the plan and the cluster. */
 void pen__simulate_print_head(const struct pen__simulate_job *job,
                               const struct pen__simulate_args *args,
                               struct pen_text *out);

@@ -16,7 +16,7 @@ void pen__simulate_runs_begin(struct pen__simulate_runs *runs,
                               struct pen__simulate_job *job, uint32_t count);
 void pen__simulate_runs_end(struct pen__simulate_runs *runs);
 
-/* The next one, with these disturbances or none; as pen_simulate(). */
+/* Runs the next one, with these disturbances or none, like pen_simulate(). */
 pen_status pen__simulate_run(struct pen__simulate_runs *runs,
                              const struct pen_disturbances *disturbances,
                              struct pen_sim_result *out, struct pen_text *why);

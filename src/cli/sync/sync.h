@@ -55,8 +55,8 @@ pen_status pen__sync_setting_init(const struct pen__sync_args *args,
 void pen__sync_setting_release(struct pen__sync_setting *setting);
 
 /*
- * The first `most` rows and the reference as a table for people, which is to be
- * released, and all as JSON (NULL: no memory). Also for `penstock plan`.
+ * Make a table of the first `most` rows and the reference, which is to be
+ * released, and JSON of all rows (NULL: no memory). Also for `penstock plan`.
  */
 void pen__sync_table(const struct pen_replica_comparison *comparison,
                      size_t most, struct pen_table *out);

@@ -15,11 +15,13 @@ struct pen__calls_view {
     struct pen_call_waits waits;
 };
 
-/* One file per rank, of another program's recorder; output may be NULL. */
+/*
+ * Shows one file per rank, of another program's recorder; output may be NULL.
+ */
 int pen__view_calls(char *const *paths, size_t count, const char *output,
                     bool with_all_ranks, bool is_json);
 
-/* As text, and for --json. */
+/* Print as text, and for --json. */
 void pen__calls_print(const struct pen__calls_view *view, bool with_all_ranks,
                       struct pen_text *out);
 json_t *pen__calls_json(const struct pen__calls_view *view);

@@ -13,11 +13,16 @@ struct pen__chart_bars {
     char limit_name[48];
 };
 
-/* Room for these, none of them added. False: no memory; then, too, release. */
+/*
+ * Makes room for bars, none of them added. False: no memory; then, too,
+ * release.
+ */
 bool pen__chart_bars_init(struct pen__chart_bars *out, size_t num_bars,
                           size_t num_parts);
 
-/* The next bar, with an empty label and an empty note; returns its parts. */
+/*
+ * Adds the next bar, with an empty label and an empty note; returns its parts.
+ */
 double *pen__chart_bars_add(struct pen__chart_bars *out);
 
 void pen__chart_bars_release(struct pen__chart_bars *bars);

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 /*
- * penstock view PLAN: what is predicted of the plan and one step of its
+ * penstock view PLAN: shows the prediction of the plan and one step of its
  * pipeline, drawn to `output` or, where that is NULL, to the terminal. Returns
  * the exit code.
  */

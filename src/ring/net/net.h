@@ -49,7 +49,7 @@ struct pen__net_options {
     void (*lost)(void *context, uint32_t node, const char *words);
 };
 
-/* On success end with pen__net_free(). */
+/* Creates the connections of a node. On success end with pen__net_free(). */
 pen_status pen__net_create(const struct pen__net_options *options,
                            struct pen__net **out, struct pen_text *why);
 void pen__net_free(struct pen__net *net);

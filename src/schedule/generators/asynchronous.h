@@ -22,19 +22,24 @@ struct pen__async {
                          uint32_t microbatch);
 };
 
-/* Micro-batches of the run: m per batch, `batches` unless the user says. */
+/*
+ * Computes the micro-batches of the run: m per batch, and `batches` unless the
+ * user gives another number.
+ */
 pen_status pen__async_total(const struct pen_generator_args *args,
                             uint32_t batches, uint32_t *out,
                             struct pen_text *why);
 
 /*
- * 1F1B over the whole run on a linear pipeline. A backward that reads another
- * version than its forward is declared in the rules.
+ * Makes 1F1B over the whole run on a linear pipeline. A backward that reads
+ * another version than its forward is declared in the rules.
  */
 pen_status pen__async_generate(const struct pen__async *run,
                                struct pen_schedule **out, struct pen_text *why);
 
-/* PipeDream's order with one stored version: a STEP after every backward. */
+/*
+ * Makes PipeDream's order with one stored version: a STEP after every backward.
+ */
 pen_status pen__async_newest(const char *name,
                              const struct pen_generator_args *args,
                              struct pen_schedule **out, struct pen_text *why);
@@ -43,7 +48,7 @@ void pen__put_version(struct pen__builder *builder, uint32_t rank,
                       enum pen_op_kind kind, uint32_t stage,
                       uint32_t microbatch, uint32_t version);
 
-/* SYNC and the STEP that creates this version. */
+/* Put a SYNC, and the STEP that creates this version. */
 void pen__put_sync(struct pen__builder *builder, uint32_t rank, uint32_t stage);
 void pen__put_step(struct pen__builder *builder, uint32_t rank, uint32_t stage,
                    uint32_t version);

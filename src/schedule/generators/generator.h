@@ -24,7 +24,7 @@ void pen__put_op(struct pen__builder *builder, uint32_t rank, struct pen_op op);
 pen_status pen__builder_finish(struct pen__builder *builder,
                                struct pen_schedule **out, struct pen_text *why);
 
-/* A shape with one copy and one slice. */
+/* Returns a shape with one copy and one slice. */
 struct pen_shape pen__shape(enum pen_placement_kind placement, uint32_t ranks,
                             uint32_t stages, uint32_t microbatches);
 
@@ -32,7 +32,7 @@ struct pen_shape pen__shape(enum pen_placement_kind placement, uint32_t ranks,
 typedef void pen__row_writer(struct pen__builder *builder, uint32_t rank,
                              uint32_t p, uint32_t m);
 
-/* A linear pipeline, row by row: all there is to many generators. */
+/* Makes a linear pipeline, row by row, as many generators do. */
 pen_status pen__generate_linear(const char *name,
                                 const struct pen_generator_args *args,
                                 pen__row_writer *put_row,

@@ -4,13 +4,13 @@
 #include "schedule/generators/generator.h"
 
 /*
- * Greedy list scheduling, as in hanayo and bitpipe: the op that can start first
- * does; backward before forward, then the deepest in the model.
+ * Makes a schedule by greedy list scheduling, as in hanayo and bitpipe: the op
+ * that can start first does; backward before forward, then the deepest in the
+ * model.
  *
- * Up to one micro-batch per rank that is all. With more there are two forms:
- * units of as many micro-batches as ranks, one after the other, or all at once,
- * which is usually faster and holds more. The faster one that fits the memory
- * limit is kept.
+ * With more than one micro-batch per rank there are two forms: units of as many
+ * micro-batches as ranks, one after the other, or all at once, which is usually
+ * faster and holds more. The faster one that fits the memory limit is kept.
  */
 pen_status pen__greedy_generate(const struct pen_generator_args *args,
                                 const char *name, const struct pen_shape *shape,

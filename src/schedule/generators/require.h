@@ -12,17 +12,19 @@ pen_status pen__require_even_stages(const char *name,
                                     const struct pen_generator_args *args,
                                     struct pen_text *why);
 
-/* The micro-batches are a multiple of `unit`. */
+/* Requires that the micro-batches are a multiple of `unit`. */
 pen_status pen__require_multiple(const char *name,
                                  const struct pen_generator_args *args,
                                  uint32_t unit, struct pen_text *why);
 
-/* At least this many micro-batches. */
+/* Requires at least this many micro-batches. */
 pen_status pen__require_microbatches(const char *name,
                                      const struct pen_generator_args *args,
                                      uint64_t least, struct pen_text *why);
 
-/* Ranks times chunks is a number of stages that an op can carry. */
+/*
+ * Requires that ranks times chunks is a number of stages that an op can carry.
+ */
 pen_status pen__require_chunks(const char *name,
                                const struct pen_generator_args *args,
                                uint32_t chunks, struct pen_text *why);

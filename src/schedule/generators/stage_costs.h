@@ -22,8 +22,8 @@ struct pen__stage_cost {
 #define PEN__MEMORY_PER_A 1000000000.0
 
 /*
- * One item per stage of the shape, owned by the caller; free() it. `memory` in
- * A takes the place of the one in args->costs.
+ * Creates one item per stage of the shape, owned by the caller; free() it.
+ * `memory` in A replaces the one in args->costs.
  */
 pen_status pen__stage_costs_create(const struct pen_generator_args *args,
                                    const struct pen_shape *shape,
@@ -31,7 +31,7 @@ pen_status pen__stage_costs_create(const struct pen_generator_args *args,
                                    struct pen__stage_cost **out,
                                    struct pen_text *why);
 
-/* Memory in A as a whole number. */
+/* Converts memory in A to a whole number. */
 int64_t pen__memory_units(double memory);
 
 #endif

@@ -19,9 +19,10 @@ typedef void pen__v_slots(uint32_t ranks, uint32_t rank,
                           uint32_t slots[PEN__V_PASSES]);
 
 /*
- * A schedule on a V from a slot pattern that repeats for every micro-batch:
- * puts weight gradients where the pattern leaves slots, then moves the ops of
- * warm-up and cool-down forward as far as the memory of the pattern allows.
+ * Makes a schedule on a V from a slot pattern that repeats for every
+ * micro-batch: puts weight gradients where the pattern leaves slots, then moves
+ * the ops of warm-up and cool-down forward as far as the memory of the pattern
+ * allows.
  */
 pen_status pen__v_generate(const struct pen_generator_args *args,
                            const char *name, pen__v_slots *slots,

@@ -45,26 +45,28 @@ pen_status pen__zb_init(struct pen__zb_line *line,
 void pen__zb_release(struct pen__zb_line *line);
 void pen__zb_restart(struct pen__zb_line *line);
 
-/* When the input of the stage's next op is there; PEN__ZB_NEVER: unknown. */
+/*
+ * Return when the input of the stage's next op arrives; PEN__ZB_NEVER: unknown.
+ */
 int64_t pen__zb_forward_arrival(const struct pen__zb_line *line,
                                 uint32_t stage);
 int64_t pen__zb_input_arrival(const struct pen__zb_line *line, uint32_t stage);
 
-/* The next forward or input gradient of the stage, as early as possible. */
+/* Put the next forward or input gradient of the stage, as early as possible. */
 void pen__zb_put_forward(struct pen__zb_line *line, uint32_t stage);
 void pen__zb_put_input(struct pen__zb_line *line, uint32_t stage);
 
-/* The oldest weight gradient that is due. */
+/* Find and put the oldest weight gradient that is due. */
 bool pen__zb_has_weight(const struct pen__zb_line *line, uint32_t rank);
 void pen__zb_put_weight(struct pen__zb_line *line, uint32_t rank);
 
-/* Weight gradients while `need` more would exceed the limit. */
+/* Puts weight gradients while `need` more would exceed the limit. */
 void pen__zb_make_room(struct pen__zb_line *line, uint32_t rank, int64_t need);
 
-/* Weight gradients that end before `arrival`; nothing waits for them. */
+/* Puts weight gradients that end before `arrival`; nothing waits for them. */
 void pen__zb_fill(struct pen__zb_line *line, uint32_t rank, int64_t arrival);
 
-/* All weight gradients that are left. */
+/* Puts all weight gradients that are left. */
 void pen__zb_finish(struct pen__zb_line *line);
 
 /* Refuses weight gradients that add memory. */
