@@ -13,7 +13,7 @@ enum pen_message_way {
                           4, ... */
     PEN_WAY_THERE,     /* to all others at once, each gets its share */
     PEN_WAY_BACK,      /* to all others at once, each gets the own share */
-    PEN_WAY_CAUSAL     /* the same, the second message to those behind alone */
+    PEN_WAY_CAUSAL     /* as BACK, the second message to later ranks alone */
 };
 
 /* Messages of one pair of ranks in one direction, at most. */
