@@ -50,7 +50,7 @@ enum { BLOCK = 4096 };
 #define OVER_ONE_BLOCK 0x35d73a62u  /* x^(8 * 4096) modulo the polynomial */
 #define OVER_TWO_BLOCKS 0x28461564u /* x^(16 * 4096) */
 
-/* The product of two remainders; the highest bit is the lowest power. */
+/* Multiplies two remainders; the highest bit is the lowest power. */
 static uint32_t multiply(uint32_t a, uint32_t b)
 {
     uint32_t product = 0;
@@ -98,7 +98,10 @@ uint32_t pen_crc32c_more(uint32_t before, const void *bytes, size_t length)
                : ~with_table(~before, bytes, length);
 }
 
-/* Both begin at a multiple of 16 in `to`; what is left is returned. */
+/*
+ * Copies blocks of 64 bytes past the caches, to a multiple of 16; returns the
+ * bytes left.
+ */
 static size_t stream(unsigned char *to, const unsigned char *from,
                      size_t length)
 {

@@ -3,7 +3,7 @@
 
 #include <openssl/evp.h>
 
-/* An EVP_MD_CTX by the name that our headers have for it. */
+/* Casts our type to OpenSSL's EVP_MD_CTX. */
 static EVP_MD_CTX *context_of(struct pen__digest *digest)
 {
     return (EVP_MD_CTX *)digest;

@@ -81,7 +81,7 @@ pen_status pen_draft_write(struct pen_draft *draft, uint64_t offset,
     return PEN_OK;
 }
 
-/* A rename is on disk when its directory is. */
+/* Syncs the folder: then a rename in it is on disk. */
 static int sync_directory(const char *path)
 {
     struct pen_text directory = PEN_TEXT_EMPTY;

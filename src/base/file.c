@@ -120,7 +120,9 @@ static pen_status read_handle(int handle, const char *path, size_t limit,
     return status;
 }
 
-/* Whether the path is a descriptor that the caller opened: /dev/fd/3. */
+/*
+ * Returns whether the path is a descriptor that the caller opened: /dev/fd/3.
+ */
 static bool is_descriptor(const char *path, int *handle)
 {
     char *end;
@@ -175,8 +177,8 @@ static pen_status write_in_place(const char *path, const void *bytes,
 }
 
 /*
- * A device, a pipe or a link (/dev/null, /dev/fd/3): renaming would put a file
- * in its place.
+ * Returns whether the path is a device, a pipe or a link (/dev/null,
+ * /dev/fd/3): renaming would put a file in its place.
  */
 static int is_special(const char *path)
 {

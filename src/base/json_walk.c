@@ -23,7 +23,7 @@ static bool is_space(char byte)
     return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
-/* Whether a number or a word ends before this byte. */
+/* Returns whether a number or a word ends before this byte. */
 static bool ends_word(char byte)
 {
     return is_space(byte) || byte == ',' || byte == ':' || byte == '"' ||
@@ -55,7 +55,7 @@ static pen_status skip_string(struct pen_json_walk *walk, struct pen_text *why)
     return PEN_OK;
 }
 
-/* A number or a word, which jansson judges. */
+/* Skips a number or a word, which jansson checks. */
 static pen_status skip_word(struct pen_json_walk *walk, struct pen_text *why)
 {
     size_t begin = walk->at;
@@ -65,7 +65,7 @@ static pen_status skip_word(struct pen_json_walk *walk, struct pen_text *why)
                             : refuse_at(walk, begin, "expected a value", why);
 }
 
-/* Without recursion: brackets are counted, each kind by itself. */
+/* Skips without recursion: counts brackets, each kind by itself. */
 static pen_status skip_nested(struct pen_json_walk *walk, struct pen_text *why)
 {
     size_t begin = walk->at;

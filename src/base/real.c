@@ -13,7 +13,7 @@
 #define EXP_LEAST (-746.0)
 #define EXP_MOST 710.0
 
-/* Two to a whole power, times a short series. */
+/* Computes two to a whole power, times a short series. */
 double pen_real_exp(double x)
 {
     enum { TERMS = 14 };
@@ -27,7 +27,7 @@ double pen_real_exp(double x)
     return ldexp(sum, (int)power);
 }
 
-/* ln m = 2 artanh s with s = (m - 1) / (m + 1), for m near 1. */
+/* Computes ln m = 2 artanh s with s = (m - 1) / (m + 1), for m near 1. */
 static double log_near_one(double m)
 {
     enum { LAST = 23 };

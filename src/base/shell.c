@@ -67,7 +67,7 @@ static bool skip_dollar(struct place *place)
     return skip_closed(place, next == '(' ? ')' : '}');
 }
 
-/* One letter, or all of what it opens. */
+/* Skips one letter, or everything that it opens. */
 static bool skip_part(struct place *place, bool is_double)
 {
     switch (letter_at(place, 0)) {
@@ -193,7 +193,10 @@ static bool is_name_start(char letter)
     return isalpha((unsigned char)letter) || letter == '_';
 }
 
-/* Bytes of a variable or substitution at the place; 0: there is none. */
+/*
+ * Returns the bytes of a variable or substitution at the place; 0: there is
+ * none.
+ */
 static size_t variable_length(const struct pen_shell_pieces *pieces)
 {
     struct place place = {pieces->text, pieces->at, pieces->end, 0};

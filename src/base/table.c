@@ -98,7 +98,10 @@ static size_t line_length(const char *cell, size_t width)
     }
 }
 
-/* One line of a row; moves the cells on. False when nothing is left of them. */
+/*
+ * Prints one line of a row, and advances the cells. False when all of them have
+ * ended.
+ */
 static bool print_line(const struct pen_table *table, const size_t *widths,
                        const char **cells, struct pen_text *out)
 {

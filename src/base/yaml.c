@@ -193,7 +193,9 @@ static pen_status take_event(struct reader *reader, const yaml_event_t *event)
     }
 }
 
-/* A letter that cannot be: the library reads ahead and knows only its byte. */
+/*
+ * Refuses an invalid letter: the library reads ahead and knows only its byte.
+ */
 static pen_status refuse_byte(const struct reader *reader, size_t at)
 {
     size_t line = 0, begin = 0;

@@ -88,7 +88,7 @@ static pen_status rename_file(const struct pen_checkpoint_writer *writer,
     return failed == 0 ? PEN_OK : PEN_IO;
 }
 
-/* Whether a version has the name of one, and nothing else has. */
+/* Checks that versions, and no extras, have names of versions. */
 static pen_status check_sync_name(const char *name, bool is_extra,
                                   struct pen_text *why)
 {
@@ -169,7 +169,7 @@ static pen_status add_index(struct pen_checkpoint_writer *writer,
     return status;
 }
 
-/* NAME of "NAME.version7", and 7; false for any other name. */
+/* Splits "NAME.version7" into NAME and 7; false for any other name. */
 static bool parse_version(const char *name, struct pen_text *tensor,
                           uint32_t *version)
 {

@@ -145,7 +145,7 @@ static int exchange(const char *temporary, const char *path)
     return failed;
 }
 
-/* From here on it is a checkpoint. */
+/* Renames the folder, which makes it a checkpoint. */
 static pen_status give_name(const struct pen_checkpoint_writer *writer,
                             struct pen_text *why)
 {

@@ -145,7 +145,7 @@ static pen_status fill(const struct export *export, uint64_t max_shard_bytes,
     return status;
 }
 
-/* `to` must not be there; the rename is on disk afterwards. */
+/* Renames to `to`, which must not exist; the rename is on disk afterwards. */
 static pen_status give_name(const char *from, const char *to,
                             struct pen_text *why)
 {

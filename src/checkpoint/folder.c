@@ -116,7 +116,7 @@ void pen__temporary_path(const char *run, uint64_t step, struct pen_text *out)
     pen_text_add(out, "%s/" PEN__TEMPORARY "%s", run, name);
 }
 
-/* The name of a directory is on disk when the one around it is. */
+/* Syncs the folder around a folder: then the name of the latter is on disk. */
 static int sync_parent(const char *path)
 {
     int handle = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -229,7 +229,7 @@ pen_status pen__file_hash(const char *path, struct pen__reading *reading,
     return status;
 }
 
-/* A link is removed, never followed. */
+/* Removes an entry. A link is removed, never followed. */
 static int remove_entry(int parent, const char *name)
 {
     if (unlinkat(parent, name, 0) == 0)
@@ -253,7 +253,7 @@ void pen__tree_remove(const char *path)
     remove_entry(AT_FDCWD, path);
 }
 
-/* The rename comes to the disk before a byte is removed, if syncs work. */
+/* If syncs work, the rename is on disk before a byte is removed. */
 void pen__step_remove(const char *run, int run_handle, uint64_t step)
 {
     char name[PEN__STEP_NAME_SIZE];

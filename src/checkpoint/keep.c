@@ -30,7 +30,7 @@ static void forget(struct pen_checkpoint_keep *keep, uint64_t step)
         *found = keep->verified[--keep->num_verified];
 }
 
-/* Without memory the step is verified again next time. */
+/* Notes that a step is whole. Without memory it is verified again next time. */
 static void note_verified(struct pen_checkpoint_keep *keep, uint64_t step)
 {
     uint64_t *more =

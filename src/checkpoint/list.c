@@ -66,7 +66,10 @@ pen_status pen_checkpoint_list_load(const char *run,
     return PEN_OK;
 }
 
-/* The newest whole step of the run of list->entries[index]. */
+/*
+ * Returns whether it is the newest whole step of the run of
+ * list->entries[index].
+ */
 static bool is_newest_of_run(const struct pen_checkpoint_list *list,
                              size_t index)
 {

@@ -188,7 +188,7 @@ bool pen__is_file_name(const char *name)
            name[0] != '.' && strcmp(name, PEN_MANIFEST_NAME) != 0;
 }
 
-/* How many files have a name before this one. */
+/* Returns how many files have a name before this one. */
 static size_t find_place(const struct pen_manifest *manifest, const char *name)
 {
     size_t place = manifest->num_files;

@@ -80,7 +80,7 @@ bool pen_manifest_get_sync(const struct pen_manifest *manifest,
 
 /* ---- comparing ---- */
 
-/* Each pair of values once, with `before` in front of their names. */
+/* Compares each pair of values once, with `before` in front of their names. */
 static pen_status compare_objects(const char *before, json_t *saved,
                                   json_t *wanted, struct pen_text *why);
 

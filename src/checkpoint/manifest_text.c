@@ -101,7 +101,7 @@ static json_t *make_files(const struct pen_manifest *manifest)
     return NULL;
 }
 
-/* The oldest that has all that the manifest says. */
+/* Returns the oldest version that can express the manifest. */
 static int version_of(const struct pen_manifest *manifest)
 {
     return manifest->num_pieces > 1    ? VERSION
@@ -109,7 +109,7 @@ static int version_of(const struct pen_manifest *manifest)
                                        : 2;
 }
 
-/* Without the seal, and without the closing brace. */
+/* Prints without the seal and the closing brace. */
 static pen_status print_fields(const struct pen_manifest *manifest,
                                struct pen_text *out, struct pen_text *why)
 {
@@ -211,7 +211,7 @@ static bool is_setting(const json_t *value)
             json_string_length(value) <= PEN__MAX_SETTING_BYTES);
 }
 
-/* An object whose names are ours and whose values all pass the test. */
+/* Reads an object whose names are valid and whose values all pass the test. */
 static pen_status read_settings(const struct pen_json *json, const char *key,
                                 bool (*is_right)(const json_t *),
                                 const char *what, json_t **out,
@@ -303,7 +303,7 @@ static pen_status read_configuration(const struct pen_json *json,
     return PEN_INVALID;
 }
 
-/* Older manifests do not have it. */
+/* Reads the replicas, which older manifests lack. */
 static pen_status read_replicas(const struct pen_json *json,
                                 struct pen_manifest *out, struct pen_text *why)
 {
@@ -315,7 +315,7 @@ static pen_status read_replicas(const struct pen_json *json,
                : PEN_OK;
 }
 
-/* Written where a model was cut, from version 4 on. */
+/* Reads pieces, which are written where a model was cut, from version 4 on. */
 static pen_status read_pieces(const struct pen_json *json, uint32_t version,
                               struct pen_manifest *out, struct pen_text *why)
 {
@@ -332,7 +332,7 @@ static pen_status read_pieces(const struct pen_json *json, uint32_t version,
                                  why);
 }
 
-/* Version 1 has no id. */
+/* Reads the run; version 1 has no id. */
 static pen_status read_run(const struct pen_json *json, uint32_t version,
                            struct pen_manifest *out, struct pen_text *why)
 {

@@ -75,7 +75,10 @@ static pen_status open_step(const char *path,
     return status;
 }
 
-/* A step that was renamed would be taken for a newer one than it is. */
+/*
+ * Checks the number: a step that was renamed would be taken for a newer one
+ * than it is.
+ */
 static pen_status check_number(const struct pen_checkpoint *checkpoint,
                                uint64_t step, struct pen_text *why)
 {

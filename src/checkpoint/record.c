@@ -25,7 +25,7 @@ static pen_status refuse_memory(struct pen_text *why)
     return PEN_NOMEM;
 }
 
-/* NULL when there is no memory, or a name is not UTF-8. */
+/* Returns NULL when there is no memory, or a name is not UTF-8. */
 static json_t *make_file(const struct pen_record_file *file)
 {
     json_t *tensors = json_array();
@@ -107,7 +107,7 @@ static pen_status read_names(const struct pen_json *json,
     return PEN_INVALID;
 }
 
-/* Only files with extras have it. */
+/* Reads the extras, which only files with extras have. */
 static pen_status read_extras(const struct pen_json *json,
                               struct pen_record_file *out, struct pen_text *why)
 {

@@ -54,7 +54,7 @@ static struct holder describe_self(const char *run)
     return self;
 }
 
-/* False when the file does not say it. */
+/* Returns false when the file does not name its holder. */
 static bool read_holder(int handle, struct holder *out)
 {
     char text[PEN_RUN_ID_SIZE + HOST_SIZE + 32];
@@ -93,7 +93,10 @@ static pen_status refuse_second(const char *folder, int handle,
     return PEN_INVALID;
 }
 
-/* False when another process has it; true also where there are no locks. */
+/*
+ * Returns false when another process has the lock; true also where there are no
+ * locks.
+ */
 static bool take_lock(int handle, bool *has_lock)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -119,7 +122,7 @@ static pen_status lock(const char *folder, const char *path,
 
 /* ---- what is in the folder ---- */
 
-/* A file as a save writes them, with its sync and its rename. */
+/* Writes a file as a save does, with its sync and its rename. */
 static pen_status probe(const char *folder, struct pen_text *why)
 {
     static const char zeros[4096];

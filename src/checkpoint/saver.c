@@ -17,7 +17,7 @@ struct pen_saver {
     bool is_closed;
 };
 
-/* Outside the lock: a job takes seconds. */
+/* Runs the job outside the lock: it takes seconds. */
 static void run_job(struct pen_saver *saver)
 {
     struct pen_saver_job job = saver->job;

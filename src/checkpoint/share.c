@@ -65,7 +65,7 @@ static void deallocate(struct pen_checkpoint_share *share)
 static const enum pen_checkpoint_part first_parts[] = {
     PEN_CHECKPOINT_WEIGHT, PEN_CHECKPOINT_MOMENT1, PEN_CHECKPOINT_VERSION1};
 
-/* How many specs of this kind a tensor has. */
+/* Returns how many specs of this kind a tensor has. */
 static uint32_t num_parts(const struct pen_checkpoint_share *share,
                           const struct pen_checkpoint_tensor *tensor,
                           enum pen_record_kind kind)
@@ -393,7 +393,7 @@ void pen_checkpoint_share_abandon(struct pen_checkpoint_share *share)
 
 /* ------------------------------------------------------- Out of memory */
 
-/* In blocks, which the hash finds in the cache. */
+/* Puts a stretch in blocks, which the hash finds in the cache. */
 static pen_status put_stretch(struct group *group, size_t spec, uint64_t at,
                               const char *bytes, uint64_t left,
                               struct pen_text *why)
@@ -412,7 +412,7 @@ static pen_status put_stretch(struct group *group, size_t spec, uint64_t at,
     return status;
 }
 
-/* A tensor that lies in pieces becomes whole in the file. */
+/* Puts a tensor in pieces, which becomes whole in the file. */
 static pen_status put_pieces(struct group *group, size_t spec,
                              const struct pen_checkpoint_cut *cut,
                              const char *bytes, struct pen_text *why)

@@ -337,7 +337,7 @@ pen_status pen_snapshot_write(struct pen_snapshot *snapshot, const char *run,
 
 /* ---- reading ---- */
 
-/* False where the directory reaches out of its block. */
+/* Returns false where the directory reaches out of its block. */
 static bool read_directory(const struct pen_snapshot_block *block,
                            struct directory *out)
 {
@@ -378,7 +378,7 @@ static pen_status mark_transposed(struct pen_safetensors *file,
     return PEN_OK;
 }
 
-/* The image of all blocks; NULL where none has a tensor of it. */
+/* Opens the image of all blocks; NULL where none has a tensor of it. */
 static pen_status open_image(const struct pen_snapshot_block *blocks,
                              size_t count, int image, struct pen_weights **out,
                              struct pen_text *why)

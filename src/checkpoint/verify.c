@@ -48,7 +48,7 @@ pen_status pen__checkpoint_read_manifest(const char *path,
     return status;
 }
 
-/* Each thing that is wrong has its own line in why. */
+/* Refuses a file; each error has its own line in why. */
 static pen_status refuse_file(const struct pen_text *reason,
                               struct pen_text *why)
 {
@@ -57,7 +57,10 @@ static pen_status refuse_file(const struct pen_text *reason,
     return PEN_INVALID;
 }
 
-/* A file that is not in the manifest could be read in place of one that is. */
+/*
+ * Checks the names: a file that is not in the manifest could be read in place
+ * of one that is.
+ */
 static pen_status check_names(const char *path,
                               const struct pen_manifest *manifest,
                               struct pen_text *why)

@@ -128,7 +128,7 @@ static pen_status expect_part(struct pen_checkpoint_writer *writer,
     return failed ? refuse_memory(why) : PEN_OK;
 }
 
-/* All that the shares have to bring. */
+/* Lists all tensors that the shares have to bring. */
 static pen_status expect_tensors(struct pen_checkpoint_writer *writer,
                                  const struct pen_checkpoint_tensor *tensors,
                                  size_t count, struct pen_text *why)

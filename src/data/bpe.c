@@ -183,7 +183,10 @@ static bool starts_with_meta(const char *text, size_t length)
     return length >= 3 && memcmp(text, PEN__META, 3) == 0;
 }
 
-/* A word begins at a U+2581 that follows something else. */
+/*
+ * Returns the length of a word, which begins at a U+2581 that follows another
+ * character.
+ */
 static size_t word_length(const char *text, size_t length)
 {
     size_t at = 0;
@@ -437,7 +440,7 @@ static void push_pair(const struct pen__bpe *bpe, struct pen__bpe_work *work,
 /* A symbol that was joined to the one before it. */
 #define GONE UINT32_MAX
 
-/* Whether its symbols are still there. */
+/* Returns whether the symbols of a pair still exist. */
 static bool is_current(const struct pen__bpe_work *work,
                        const struct candidate *item)
 {
@@ -484,7 +487,10 @@ static uint32_t least_right(const struct pen__bpe *bpe, uint32_t id)
     return id < bpe->num_right ? bpe->least_right[id] : NO_RANK;
 }
 
-/* The edge when this pair's turn has come; false: it must not be joined. */
+/*
+ * Returns the edge when this pair's turn has come; false: it must not be
+ * joined.
+ */
 static bool move_edge(const struct pen__bpe *bpe,
                       const struct pen__bpe_work *work,
                       const struct candidate *item, uint32_t *edge)
@@ -541,7 +547,10 @@ static size_t join_by_heap(const struct pen__bpe *bpe,
     return num_safe;
 }
 
-/* A character without a token, for SentencePiece: bytes, or one unknown. */
+/*
+ * Puts a character without a token, as SentencePiece does: bytes, or one
+ * unknown.
+ */
 static void put_late(const struct pen__bpe *bpe, struct pen__bpe_work *work,
                      uint32_t id, struct pen_token_list *out)
 {
@@ -642,7 +651,10 @@ static size_t add_to_word(const struct pen__bpe *bpe,
     return at;
 }
 
-/* No token is so long that looking a word up in the vocabulary would help. */
+/*
+ * Returns whether a word is longer than any token, so that looking it up would
+ * not help.
+ */
 static bool is_long(const struct pen__bpe *bpe,
                     const struct pen__bpe_work *work, size_t length)
 {

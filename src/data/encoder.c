@@ -358,7 +358,7 @@ static size_t space_size(const char *text, size_t length)
     return is_space ? size : 0;
 }
 
-/* Where the white space in front of `end` begins. */
+/* Returns where the white space in front of `end` begins. */
 static size_t strip_left(const char *text, size_t begin, size_t end)
 {
     while (end > begin) {
@@ -449,7 +449,10 @@ static pen_status split_part(struct pen_encoder *encoder,
     return split(encoder, 0, block, is_first);
 }
 
-/* Most text is in form C already; then nothing needs to be copied. */
+/*
+ * Returns whether a text is in form C already, as most are: nothing needs to be
+ * copied.
+ */
 static bool needs_no_change(const struct pen_encoder *encoder,
                             const struct pen__block *block, bool begins)
 {
@@ -461,7 +464,7 @@ static bool needs_no_change(const struct pen_encoder *encoder,
            pen__nfc_calm(block->text, block->length) == block->length;
 }
 
-/* Text between raw added tokens, or its next block. */
+/* Encodes text between raw added tokens, or its next block. */
 static pen_status encode_part(struct pen_encoder *encoder,
                               struct pen__block block, bool is_first)
 {
@@ -483,7 +486,7 @@ static pen_status encode_part(struct pen_encoder *encoder,
                      block, encoder->is_first, split_part);
 }
 
-/* After a failure: the next block begins a document. */
+/* Resets after a failure: the next block begins a document. */
 static void end_document(struct pen_encoder *encoder)
 {
     pen__normalizer_reset(&encoder->normalizer);

@@ -26,7 +26,7 @@ static pen_status refuse(const z_stream *stream, int code, struct pen_text *why)
     return PEN_INVALID;
 }
 
-/* One block further; *code is zlib's. */
+/* Unpacks one further block; *code is zlib's. */
 static pen_status unpack_block(z_stream *stream, size_t limit, int *code,
                                struct pen_text *out, struct pen_text *why)
 {

@@ -52,7 +52,10 @@ pen_status pen__image_file_unpack(struct pen_text *file, struct pen_text *why)
     return PEN_OK;
 }
 
-/* The product of up to three dimensions, each below 2^32: 0 if too many. */
+/*
+ * Returns the product of up to three dimensions, each below 2^32: 0 if too
+ * many.
+ */
 static uint64_t count_numbers(const struct form *form, const uint32_t *dims)
 {
     uint64_t count = 1;

@@ -107,7 +107,10 @@ static void decompose(struct stretch *stretch, uint32_t character)
         decompose(stretch, split->second);
 }
 
-/* Insertion keeps equal classes in their order, as the standard wants. */
+/*
+ * Sorts by insertion, which keeps equal classes in their order, as the standard
+ * demands.
+ */
 static void insert_marks(uint32_t *marks, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -219,7 +222,7 @@ static void put(struct stretch *stretch, struct pen_text *out)
     stretch->count = 0;
 }
 
-/* Bytes up to the next calm (or uneasy) character. */
+/* Counts the bytes up to the next calm (or uneasy) character. */
 static size_t count_while(bool is_calm, const char *text, size_t length)
 {
     size_t size;

@@ -152,7 +152,10 @@ void pen__normalizer_release(struct pen__normalizer *normalizer)
     }
 }
 
-/* The next block begins a text; `made` is of the document and stays. */
+/*
+ * Ends a step: the next block begins a text; `made` counts for the document and
+ * stays.
+ */
 static void end_step(struct pen__normal_state *state)
 {
     struct pen_text held = state->held;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * The tokenizers package looks a grapheme of less than six bytes up as a
- * whole, by its shortest key, and only then character by character.
+ * Maps a grapheme. The tokenizers package looks one of less than six bytes up
+ * as a whole, by its shortest key, and only then character by character.
  */
 static void map_grapheme(const struct pen__charsmap *map, const char *text,
                          size_t length, struct pen_text *out)
@@ -44,7 +44,7 @@ static bool is_indicator(const char *text, size_t at)
     return at >= 4 && memcmp(text + at - 4, "\xf0\x9f\x87", 3) == 0;
 }
 
-/* The grapheme at `at`; *end == at when what follows the block decides. */
+/* Finds the grapheme at `at`; *end == at when later text decides. */
 static pen_status find_grapheme(const struct pen__normalizer *normalizer,
                                 const struct pen__normal_step *step,
                                 const struct pen__block *block, size_t at,

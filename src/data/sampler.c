@@ -64,7 +64,7 @@ pen_status pen_split_parse(const char *text, double out[PEN_SPLIT_PARTS],
 
 /* ---- parts of a file ---- */
 
-/* Token at which the parts before `part` end. */
+/* Returns the token at which the parts before `part` end. */
 static uint64_t part_begin(const struct pen_token_file *file,
                            const double split[PEN_SPLIT_PARTS], unsigned part)
 {
@@ -147,8 +147,8 @@ static pen_status set_shares(struct pen_sampler *sampler,
 }
 
 /*
- * At index i a source should have had (i + 1) * share / TURN samples. Counted
- * in units of 1 / TURN all is exact.
+ * Fills a turn. At index i a source should have had (i + 1) * share / TURN
+ * samples, which is exact when counted in units of 1 / TURN.
  */
 static void fill_turn(struct pen_sampler *sampler, uint32_t *counts)
 {
@@ -224,7 +224,7 @@ void pen_sampler_free(struct pen_sampler *sampler)
 
 /* ---- the shuffle ---- */
 
-/* The finalizer of splitmix64 (Steele et al., 2014). */
+/* Mixes as the finalizer of splitmix64 does (Steele et al., 2014). */
 static uint64_t mix(uint64_t value)
 {
     value += 0x9e3779b97f4a7c15u;
@@ -234,8 +234,8 @@ static uint64_t mix(uint64_t value)
 }
 
 /*
- * A permutation of [0, count): a Feistel network over the next even number of
- * bits, repeated until it falls inside (Black and Rogaway, CT-RSA 2002). The
+ * Permutes [0, count): a Feistel network over the next even number of bits,
+ * repeated until the result falls inside (Black and Rogaway, CT-RSA 2002). The
  * network is at most four times as large, so four tries are the mean at most.
  */
 static uint64_t permute(uint64_t index, uint64_t count, uint64_t key)

@@ -252,7 +252,7 @@ static pen_status read_model(struct reader *reader, struct message message)
     return PEN_OK;
 }
 
-/* Whether text may become this piece. */
+/* Returns whether text may become this piece. */
 static bool is_reached(uint8_t type)
 {
     return type == NORMAL || type == USER_DEFINED || type == UNUSED;
@@ -347,7 +347,7 @@ static pen_status make_unigram(struct reader *reader)
 
 /* ---- byte pairs ---- */
 
-/* A higher score goes first: floats in the order of their bits. */
+/* Ranks by score, the higher first: floats in the order of their bits. */
 static uint32_t rank_of(double score)
 {
     float negative = -(float)score;
@@ -392,7 +392,7 @@ static pen_status publish_characters(struct reader *reader, uint32_t id)
     return PEN_OK;
 }
 
-/* All ways to make the piece of two others. */
+/* Adds all ways to make the piece of two others. */
 static pen_status add_pairs(struct reader *reader, uint32_t id)
 {
     struct pen_tokenizer *tokenizer = reader->tokenizer;

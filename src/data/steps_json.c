@@ -218,7 +218,10 @@ static pen_status read_byte_level(const json_t *value,
     return status;
 }
 
-/* A fixed string as a pattern: every letter but those of words is escaped. */
+/*
+ * Quotes a fixed string as a pattern: escapes every character but those of
+ * words.
+ */
 static void quote(const char *string, struct pen_text *out)
 {
     for (; *string != '\0'; string++) {

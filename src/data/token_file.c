@@ -61,7 +61,7 @@ static const uint8_t *ends_of(const struct pen_token_file *file)
     return pointers_of(file) + 8 * file->num_sequences;
 }
 
-/* The fixed part, and that the lists fill the file. */
+/* Reads the fixed part, and checks that the lists fill the file. */
 static pen_status read_index_header(struct pen_token_file *file,
                                     const char *path, struct pen_text *why)
 {
@@ -180,7 +180,7 @@ pen_status pen__token_index_check(struct pen_token_file *file, const char *path,
     return PEN_OK;
 }
 
-/* `stem` is the path without .idx or .bin. */
+/* Opens Megatron's files; `stem` is the path without .idx or .bin. */
 static pen_status open_megatron(struct pen_token_file *file, const char *stem,
                                 struct pen_text *why)
 {
@@ -240,8 +240,9 @@ static pen_status check_llmc(struct pen_token_file *file, const char *path,
 #define LEAST_TEXT 16u    /* fewer tokens may look like letters by chance */
 
 /*
- * UTF-8 without control characters. Tokens of 16 bits have zeros among them
- * where a vocabulary is small, and bytes that are no UTF-8 where it is large.
+ * Returns whether the bytes are text: UTF-8 without control characters. Tokens
+ * of 16 bits have zeros among them where a vocabulary is small, and malformed
+ * UTF-8 where it is large.
  */
 static bool is_text(const struct pen__map *bin)
 {

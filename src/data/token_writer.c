@@ -124,7 +124,7 @@ static pen_status put_llmc_header(struct pen_token_writer *writer,
     return put(&writer->bin, header, sizeof header, why);
 }
 
-/* Until the number of documents is known, 0 holds its place. */
+/* Puts 0 in the place of the number of documents, until that is known. */
 static pen_status put_index_header(struct pen_token_writer *writer,
                                    struct pen_text *why)
 {
@@ -248,7 +248,7 @@ pen_status pen_token_writer_end_document(struct pen_token_writer *writer,
 #define IDX_HEADER (PEN__IDX_MAGIC_BYTES + 8 + 1 + 8 + 8)
 #define LENGTHS 1024u /* that are read at once */
 
-/* Where documents begin, from their lengths, which are in the file. */
+/* Puts where documents begin, from their lengths, which are in the file. */
 static pen_status put_begins(struct pen_token_writer *writer,
                              struct pen_text *why)
 {

@@ -125,7 +125,10 @@ static void name_place(struct part *part, size_t at)
     part->why = named;
 }
 
-/* The line at `at` without its end; *next is where the next one begins. */
+/*
+ * Returns the length of the line at `at` without its end; *next is where the
+ * next one begins.
+ */
 static size_t length_of_line(const struct part *part, size_t at, size_t *next)
 {
     const char *line = part->text + at;
@@ -192,7 +195,7 @@ static pen_status encode_part(const struct ring *ring,
     return status;
 }
 
-/* The next part that waits; NULL when there will be no more. */
+/* Takes the next part that waits; NULL when there will be no more. */
 static struct part *take_part(struct ring *ring)
 {
     struct part *part = NULL;
@@ -211,8 +214,8 @@ static struct pen_encoder **handed_to(struct ring *ring, uint64_t index)
 }
 
 /*
- * The encoder that has begun the text of the part, which is waited for, or any.
- * PEN_INVALID when the part before has failed: that one has the reason.
+ * Takes the encoder that has begun the text of the part, for which this waits,
+ * or any. PEN_INVALID when the part before has failed: that one has the reason.
  */
 static pen_status take_encoder(struct ring *ring, const struct part *part,
                                struct pen_encoder **out)
@@ -413,8 +416,8 @@ static size_t behind_newline(const struct part *part, size_t end)
 }
 
 /*
- * An end inside a text: between characters, and not between CR and LF. Bytes
- * that are no characters may be cut anywhere: they are refused.
+ * Finds an end inside a text: between characters, and not between CR and LF.
+ * Malformed bytes may be cut anywhere: they are refused.
  */
 static size_t any_end(const struct part *part)
 {
@@ -424,7 +427,7 @@ static size_t any_end(const struct part *part)
     return end == 0 || part->length - end > 4 ? part->length : end;
 }
 
-/* Where the part ends; *next is where the next one begins. */
+/* Finds where the part ends; *next is where the next one begins. */
 static size_t end_of_part(const struct ring *ring, struct part *part,
                           size_t *next)
 {
@@ -444,7 +447,7 @@ static size_t end_of_part(const struct ring *ring, struct part *part,
     return end;
 }
 
-/* A JSON line is needed whole. */
+/* Fills a part with a whole JSON line. */
 static pen_status fill_line(struct reader *reader, struct part *part,
                             struct pen_text *why)
 {

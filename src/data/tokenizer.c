@@ -216,7 +216,10 @@ struct decoding {
     bool is_past_prefix;
 };
 
-/* U+2581 in front of the first text, as SentencePiece drops it. */
+/*
+ * Returns whether to drop U+2581 in front of the first text, as SentencePiece
+ * does.
+ */
 static bool drops_prefix(struct decoding *decoding, const char *text,
                          size_t length)
 {

@@ -129,7 +129,7 @@ static pen_status read_bpe_vocab(struct reader *reader, json_t *object)
     return PEN_OK;
 }
 
-/* The id of a part of a merge, as the vocabulary writes it. */
+/* Finds the id of a part of a merge, as the vocabulary writes it. */
 static uint32_t find_part(struct reader *reader, const char *part)
 {
     const struct pen_tokenizer *tokenizer = reader->tokenizer;
@@ -272,7 +272,7 @@ static pen_status read_bpe(struct reader *reader, const struct pen_json *model)
     return pen__bpe_finish(bpe);
 }
 
-/* One [piece, score] of a unigram vocabulary. */
+/* Adds one [piece, score] of a unigram vocabulary. */
 static pen_status add_piece(struct reader *reader, const json_t *item,
                             uint32_t id, struct pen__trie_key *key)
 {
@@ -359,7 +359,7 @@ static pen_status read_unigram(struct reader *reader,
     return PEN_OK;
 }
 
-/* The token itself; its id may be that of the model's own vocabulary. */
+/* Sets an added token; its id may be that of the model's own vocabulary. */
 static pen_status set_added(struct reader *reader, uint32_t id,
                             const json_t *content)
 {

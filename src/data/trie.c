@@ -59,7 +59,7 @@ static bool is_free(const struct pen__trie *trie, uint32_t node)
     return node != 0 && trie->nodes[node].parent == PEN__TRIE_NONE;
 }
 
-/* A base in this block under which all bytes are free; false: none. */
+/* Finds a base in this block under which all bytes are free; false: none. */
 static bool find_base(const struct pen__trie *trie, uint32_t block,
                       const uint8_t *bytes, size_t count, uint32_t *base)
 {

@@ -18,7 +18,7 @@ static bool is_tail(uint8_t byte)
     return (byte & 0xc0) == 0x80;
 }
 
-/* Bytes of the character at text, 0 when it is none. */
+/* Returns the bytes of the character at text, 0 when it is malformed. */
 static size_t check_one(const uint8_t *text, size_t left)
 {
     if (text[0] < 0x80)

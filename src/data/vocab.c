@@ -73,7 +73,7 @@ pen_status pen__vocab_set(struct pen__vocab *vocab, uint32_t id,
     return PEN_OK;
 }
 
-/* The slot that holds the string, or the free one where it would go. */
+/* Returns the slot that holds the string, or the free one where it would go. */
 static uint32_t slot_of(const struct pen__vocab *vocab, const char *bytes,
                         size_t length)
 {

@@ -19,7 +19,7 @@ struct block {
     uint32_t check;
 };
 
-/* From here to the end of the piece or block. */
+/* Adds the bytes from here to the end of the piece or block. */
 static void add_piece(struct block *block, const struct pen_copier_piece *piece)
 {
     size_t done = (size_t)(block->at - piece->to);

@@ -22,7 +22,10 @@
 
 /* ---- starting ---- */
 
-/* A folder that others can write to could have another socket tomorrow. */
+/*
+ * Refuses a folder that others can write to: it could have another socket
+ * tomorrow.
+ */
 static pen_status check_folder(const char *path, struct pen_text *why)
 {
     struct stat info;
@@ -189,7 +192,10 @@ static bool is_served(const char *path)
     return is_there;
 }
 
-/* The descriptor of the folder, locked; of two ranks that start one waits. */
+/*
+ * Returns the descriptor of the folder, locked; of two ranks that start a
+ * holder one waits.
+ */
 static pen_status enter_folder(const char *path, int *out, struct pen_text *why)
 {
     struct pen_text folder = PEN_TEXT_EMPTY;
@@ -209,7 +215,10 @@ static pen_status enter_folder(const char *path, int *out, struct pen_text *why)
     return status;
 }
 
-/* This process waits for the first child alone; the second is the holder. */
+/*
+ * Forks twice: this process waits for the first child alone; the second is the
+ * holder.
+ */
 static pen_status leave_behind(int listener, double idle_sec,
                                struct pen_text *why)
 {

@@ -21,7 +21,7 @@ struct pen_holder_message pen_holder_message_of(enum pen_holder_kind kind)
     return message;
 }
 
-/* Printable ASCII that ends within its room. */
+/* Returns whether the bytes are printable ASCII that ends within its room. */
 static bool is_text(const char *text, size_t room)
 {
     const char *end = memchr(text, '\0', room);

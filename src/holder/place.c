@@ -24,7 +24,7 @@ void pen_holder_node_name(struct pen_text *out)
         pen_text_add(out, ":%.*s", (int)strcspn(boot, "\n"), boot);
 }
 
-/* FNV-1a; its upper bits go into 48. */
+/* Hashes by FNV-1a; folds its upper bits into 48. */
 static uint64_t number_of(const char *name)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);

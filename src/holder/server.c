@@ -67,7 +67,7 @@ struct server {
 
 /* ---- events ---- */
 
-/* False: the parent has to read first. */
+/* Sends an event; returns false when the parent has to read first. */
 static bool tell(struct server *server, const struct rank *rank,
                  enum pen_holder_kind kind)
 {
@@ -112,7 +112,7 @@ static void end_client(struct server *server, struct client *client)
     deliver(server, client);
 }
 
-/* H1 */
+/* Cuts off a client (H1). */
 static void cut_off(struct client *client)
 {
     if (client->rank.num_ranks == 0)
@@ -168,7 +168,7 @@ static bool is_connected(const struct server *server, uint64_t epoch,
     return false;
 }
 
-/* One that has the step; 0: any. */
+/* Finds a shard that has the step; 0: any. */
 static struct held *find_held(struct server *server, uint64_t epoch,
                               uint32_t rank, uint64_t step)
 {
@@ -181,7 +181,7 @@ static struct held *find_held(struct server *server, uint64_t epoch,
     return NULL;
 }
 
-/* H2 */
+/* Drops older shards (H2). */
 static void drop_older(struct server *server)
 {
     size_t kept = 0;
@@ -320,7 +320,7 @@ static void take_commit(struct server *server, struct client *client,
         drop_older(server);
 }
 
-/* *lent is a descriptor that goes with the answer. */
+/* Answers a fetch; `lent` is a descriptor that goes with the answer. */
 static struct pen_holder_message
 take_fetch(struct server *server, const struct pen_holder_message *message,
            int *lent)
@@ -333,7 +333,7 @@ take_fetch(struct server *server, const struct pen_holder_message *message,
     return entry_of(server, (uint32_t)(it - server->held));
 }
 
-/* NONE: nothing is answered. */
+/* Takes a message and returns the answer; NONE: there is none. */
 static struct pen_holder_message take(struct server *server,
                                       struct client *client,
                                       const struct pen_holder_message *message,
@@ -396,7 +396,7 @@ static struct pen_holder_message take_epoch(struct server *server,
     return ok();
 }
 
-/* False: the parent is gone or wants the holder to end. */
+/* Returns false when the parent is gone or wants the holder to end. */
 static bool hear_parent(struct server *server)
 {
     struct pen_holder_message message;
@@ -472,7 +472,10 @@ static bool turn(struct server *server)
     return goes_on && is_needed(server);
 }
 
-/* Without a parent the folder is the holder's, unless nodes share it. */
+/*
+ * Removes the socket. Without a parent the folder is the holder's, unless nodes
+ * share it.
+ */
 static void unlink_socket(const struct server *server)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -63,7 +63,7 @@ static pen_status refuse(const char *doing, struct pen_text *why)
     return reason == ENOMEM ? PEN_NOMEM : PEN_IO;
 }
 
-/* The mapping that exists may write, no other one. */
+/* Seals the memory: the mapping that exists may write, no other one. */
 static pen_status seal(int descriptor, struct pen_text *why)
 {
     /* Kernels before 5.1 do not know the last one: readers are ours. */
@@ -75,7 +75,10 @@ static pen_status seal(int descriptor, struct pen_text *why)
     return PEN_OK;
 }
 
-/* `populated` bytes of its own memory have their pages; 0: to be read. */
+/*
+ * Maps the memory; `populated` bytes of it have their pages; 0: it is only
+ * read.
+ */
 static pen_status map(struct pen_shard *shard, size_t populated,
                       struct pen_text *why)
 {
@@ -90,7 +93,7 @@ static pen_status map(struct pen_shard *shard, size_t populated,
     return PEN_OK;
 }
 
-/* Only the first `reserved` bytes may be written. */
+/* Makes the memory, of which only the first `reserved` bytes may be written. */
 static pen_status make(struct pen_shard *shard, size_t reserved,
                        struct pen_text *why)
 {
@@ -152,7 +155,10 @@ static bool is_header(const struct header *header, uint64_t num_bytes)
            memchr(about->run, '\0', sizeof about->run) != NULL;
 }
 
-/* Without the seals the memory could get shorter under the reader. */
+/*
+ * Returns whether the memory is sealed; without seals it could get shorter
+ * under the reader.
+ */
 static bool is_sealed(int descriptor)
 {
     int seals = fcntl(descriptor, F_GET_SEALS);

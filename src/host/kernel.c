@@ -17,7 +17,7 @@
 
 #define FILE_LIMIT ((size_t)64 << 20) /* cpuinfo of a thousand processors */
 
-/* False when it is not there. */
+/* Returns false when the file does not exist. */
 static bool read_text(const char *root, const char *path, struct pen_text *out)
 {
     struct pen_text full = PEN_TEXT_EMPTY;
@@ -30,7 +30,7 @@ static bool read_text(const char *root, const char *path, struct pen_text *out)
     return is_read;
 }
 
-/* The first number of a file such as memory.max; 0 when it has none. */
+/* Returns the first number of a file such as memory.max; 0 when it has none. */
 static double read_number(const char *folder, const char *file)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
@@ -48,7 +48,10 @@ static void limit_quota(struct pen_topology *out, double time, double period)
         out->cpu_quota = time / period;
 }
 
-/* The first generation writes "no limit" as a number that no machine has. */
+/*
+ * Sets a limit. The first generation writes "no limit" as a number that no
+ * machine has.
+ */
 static void limit_memory(struct pen_topology *out, double bytes)
 {
     if (bytes > 0 && bytes < 0x1p60 &&
@@ -93,7 +96,7 @@ static const struct {
               {"cpu", "/sys/fs/cgroup/cpu", read_first_cpu},
               {"memory", "/sys/fs/cgroup/memory", read_first_memory}};
 
-/* Whether a list such as "cpu,cpuacct" has the word. */
+/* Returns whether a list such as "cpu,cpuacct" has the word. */
 static bool has_word(const char *list, size_t length, const char *word)
 {
     size_t size = strlen(word);
@@ -107,7 +110,7 @@ static bool has_word(const char *list, size_t length, const char *word)
     return false;
 }
 
-/* The group and all above it, up to the root of the mount. */
+/* Reads the group and all above it, up to the root of the mount. */
 static void read_group(const char *root, size_t group, const char *path,
                        size_t length, struct pen_topology *out)
 {
@@ -127,7 +130,7 @@ static void read_group(const char *root, size_t group, const char *path,
     pen_text_release(&folder);
 }
 
-/* One line of /proc/self/cgroup: "4:cpu,cpuacct:/a/b". */
+/* Reads one line of /proc/self/cgroup: "4:cpu,cpuacct:/a/b". */
 static void read_membership(const char *root, const char *line, size_t length,
                             struct pen_topology *out)
 {
@@ -183,7 +186,7 @@ static void read_memory(const char *root, struct pen_topology *out)
     pen_text_release(&text);
 }
 
-/* Whether the line, up to its end, has the word between spaces. */
+/* Returns whether the line, up to its end, has the word between spaces. */
 static bool has_flag(const char *line, const char *word)
 {
     size_t size = strlen(word);
@@ -213,7 +216,7 @@ static void read_instructions(const char *root, struct pen_topology *out)
     pen_text_release(&text);
 }
 
-/* The word in brackets of "always [madvise] never". */
+/* Reads the word in brackets of "always [madvise] never". */
 static void read_huge_pages(const char *root, struct pen_topology *out)
 {
     struct pen_text text = PEN_TEXT_EMPTY;

@@ -11,7 +11,7 @@
 
 enum { TEXT_SIZE = 8192, PATH_SIZE = 1024 };
 
-/* The text of a small file; false when there is none. */
+/* Reads a small file; false when there is none. */
 static bool read_text(const char *root, const char *path, char text[TEXT_SIZE])
 {
     char whole[PATH_SIZE];
@@ -28,7 +28,9 @@ static bool read_text(const char *root, const char *path, char text[TEXT_SIZE])
     return true;
 }
 
-/* The number after a name at the start of a line; 0 when it is not there. */
+/*
+ * Returns the number after a name at the start of a line; 0 when it is missing.
+ */
 static uint64_t number_after(const char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -86,7 +88,9 @@ static const struct version versions[] = {
 
 enum { NUM_VERSIONS = sizeof versions / sizeof *versions };
 
-/* The path of the group, as the kernel has it; false when there is none. */
+/*
+ * Finds the path of the group, as the kernel has it; false when there is none.
+ */
 static bool find_path(const char *root, const struct version *version,
                       char path[PATH_SIZE])
 {
@@ -134,7 +138,10 @@ static void read_group(const char *root, const struct version *version,
         take(out, limit, used > cached ? used - cached : 0, path);
 }
 
-/* The group and all above it, up to the mount; in a container some are not. */
+/*
+ * Reads the group and all above it, up to the mount; in a container some are
+ * missing.
+ */
 static void read_groups(const char *root, struct pen_memory_limit *out)
 {
     for (size_t i = 0; i < NUM_VERSIONS; i++) {

@@ -94,7 +94,7 @@ static int choose_count(const struct pen_threads_options *options,
     return count < most ? count : most;
 }
 
-/* PEN_BINDING_CORES means that it is still to be done. */
+/* Chooses the binding; PEN_BINDING_CORES means that it is still to be done. */
 static enum pen_binding
 choose_binding(const struct pen_threads_options *options,
                const struct pen_topology *topology, int count)
@@ -110,7 +110,7 @@ choose_binding(const struct pen_threads_options *options,
     return PEN_BINDING_CORES;
 }
 
-/* One place per core, "{0,32},{1,33}", in the order of hwloc. */
+/* Names one place per core, "{0,32},{1,33}", in the order of hwloc. */
 static pen_status name_places(struct pen_text *out, struct pen_text *why)
 {
     struct pen__machine machine;

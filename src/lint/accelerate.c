@@ -18,7 +18,7 @@ static const struct pen__lint_table tables[] = {
      "sagemaker_metrics_file additional_args"},
     {NULL, NULL}};
 
-/* A section that only its own type reads. */
+/* Judges a section that only its own type reads. */
 static void judge_section(struct pen__lint_judge *judge, const char *section,
                           const char *type)
 {

@@ -54,7 +54,10 @@ static const struct pen__lint_table tables[] = {
               "bf16_master_weights_and_grads bf16_optimizer_states"},
     {NULL, NULL}};
 
-/* train = micro x accumulation x replicas; two of the three give the other. */
+/*
+ * Judges the batch: train = micro x accumulation x replicas; two of the three
+ * give the other.
+ */
 static void judge_batch(struct pen__lint_judge *judge)
 {
     const struct pen__lint_config *config = judge->config;

@@ -34,7 +34,7 @@ static size_t line_end(const struct pen_text *text, size_t at)
     return end == NULL ? text->length : (size_t)(end - text->bytes) + 1;
 }
 
-/* Where the n-th line from 0 begins. */
+/* Returns where the n-th line from 0 begins. */
 static size_t line_at(const struct pen_text *text, uint32_t line)
 {
     size_t at = 0;

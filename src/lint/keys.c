@@ -22,7 +22,9 @@ static bool part_of(const struct pen__lint_setting *setting, const char *path,
     return true;
 }
 
-/* Whether it is known; otherwise `near` is the one that it is near to. */
+/*
+ * Returns whether the key is known; otherwise `near` is the closest known one.
+ */
 static bool is_known(const char *part, const char *known, char near[64])
 {
     char words[2][64]; /* the nearest so far, and the one that is compared */

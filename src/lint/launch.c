@@ -19,7 +19,9 @@ static bool ends_with(const char *text, const char *end)
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
-/* Whether the word is this option, "--nproc_per_node" or with dashes. */
+/*
+ * Returns whether the word is this option, "--nproc_per_node" or with dashes.
+ */
 static bool is_option(const char *word, const char *name)
 {
     size_t i = 0;
@@ -29,7 +31,9 @@ static bool is_option(const char *word, const char *name)
     return word[i] == '\0' || word[i] == '=';
 }
 
-/* The value of an option of the launcher; *out stays where it is not there. */
+/*
+ * Reads the value of an option of the launcher; *out stays where it is missing.
+ */
 static void read_value(const struct pen__lint_word_list *words, uint32_t end,
                        const char *name, uint64_t *out)
 {

@@ -8,7 +8,9 @@
 
 /* ---- one training ---- */
 
-/* The options that the planner reads, as a line; NULL: some are unknown. */
+/*
+ * Makes a line of the options that the planner reads; NULL: some are unknown.
+ */
 static char *make_line(const struct pen__lint_config *config)
 {
     struct pen_text line = PEN_TEXT_EMPTY;
@@ -94,7 +96,7 @@ void pen__lint_judge_config(struct pen__lint_config *config,
     pen__lint_judge_release(&judge);
 }
 
-/* By the ending of the name; NULL: a script. */
+/* Finds the reader by the ending of the name; NULL: a script. */
 static pen__lint_reader *find_reader(const char *path)
 {
     static const struct {

@@ -74,7 +74,7 @@ static void judge_virtual(struct pen__lint_judge *judge,
     pen__lint_file_at(judge, PEN_LINT_RULE_VIRTUAL_STAGES, PEN__LINT_CHUNKS);
 }
 
-/* Virtual stages that are given by their layers. */
+/* Judges virtual stages that are given by their layers. */
 static void judge_chunk_layers(struct pen__lint_judge *judge,
                                const struct pipeline *pipeline)
 {
@@ -93,7 +93,10 @@ static void judge_chunk_layers(struct pen__lint_judge *judge,
                       PEN__LINT_CHUNK_LAYERS);
 }
 
-/* The layers of the first and last stage are given; the others share. */
+/*
+ * Judges uneven stages: the layers of the first and last stage are given; the
+ * others share the rest.
+ */
 static void judge_uneven(struct pen__lint_judge *judge,
                          const struct pipeline *pipeline)
 {

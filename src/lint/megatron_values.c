@@ -101,7 +101,7 @@ static void judge_field(struct pen__lint_judge *judge,
             .is_name = true});
 }
 
-/* An earlier setting of the same key with another value. */
+/* Judges an earlier setting of the same key with another value. */
 static void judge_repeated(struct pen__lint_judge *judge, uint32_t at)
 {
     const struct pen__lint_config *config = judge->config;

@@ -34,7 +34,10 @@ void pen_lint_report_release(struct pen_lint_report *report)
     *report = (struct pen_lint_report){.findings = NULL};
 }
 
-/* One rule says one thing of a place, however often a script uses it. */
+/*
+ * Returns whether the rule has a finding at this place already, however often a
+ * script uses it.
+ */
 static bool is_known(const struct pen_lint_report *report,
                      const struct pen_lint_finding *finding)
 {

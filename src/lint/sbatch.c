@@ -67,7 +67,10 @@ static void read_line(const char *text, size_t begin, size_t end,
     pen_text_release(&next);
 }
 
-/* A value of no place in the file: findings point at the line that asks. */
+/*
+ * Sets a variable whose value has no place in the file: findings point at the
+ * line that asks.
+ */
 static void set_variable(struct pen__lint_scope *scope, const char *name,
                          uint64_t value, size_t place)
 {

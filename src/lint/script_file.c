@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The words of `bash -c '...'` and `eval` are in one word. */
+/* Opens the words of `bash -c '...'` and `eval`, which are in one word. */
 static void open_quoted(struct pen__lint_script *script,
                         const struct pen__lint_word_list *words,
                         struct pen__lint_word_list *out)

@@ -17,7 +17,7 @@ static void assign_values(struct pen__lint_scope *scope,
         pen__lint_expand(scope, &token, false, out);
 }
 
-/* An array keeps what it has, and something unknown. */
+/* Adds something unknown to an array, which keeps its values. */
 static void add_unknown(struct pen__lint_scope *scope,
                         struct pen__lint_variable *variable)
 {

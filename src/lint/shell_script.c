@@ -192,7 +192,7 @@ static void take_word(struct reader *reader,
     }
 }
 
-/* A line that is the word; `<<-` lets it begin with tabs. */
+/* Skips to a line that is the word; `<<-` lets it begin with tabs. */
 static void skip_heredoc(struct reader *reader, const struct heredoc *heredoc)
 {
     struct pen_shell_scanner *scanner = &reader->scanner;
@@ -298,7 +298,10 @@ static pen_status read_all(struct reader *reader, size_t *broken)
     }
 }
 
-/* Whether the file begins with an option: then its lines are one command. */
+/*
+ * Returns whether the file begins with an option: then its lines are one
+ * command.
+ */
 static bool is_options(const char *text, size_t length)
 {
     struct pen_shell_scanner scanner = {

@@ -49,7 +49,7 @@ static void skip_blanks(struct reader *reader)
         reader->at++;
 }
 
-/* Blanks, comments and ends of lines. */
+/* Skips blanks, comments and ends of lines. */
 static void skip_lines(struct reader *reader)
 {
     for (;;) {
@@ -158,7 +158,7 @@ static bool read_inline(struct reader *reader)
     return true;
 }
 
-/* true, 8, 3.0e-4, 1979-05-27: whatever has no quotes. */
+/* Reads a value without quotes: true, 8, 3.0e-4, 1979-05-27. */
 static bool read_bare(struct reader *reader, struct value *out)
 {
     out->begin = reader->at;

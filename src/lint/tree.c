@@ -67,7 +67,7 @@ size_t pen__lint_reason_place(const char *text, size_t length,
     return at;
 }
 
-/* The letters of a scalar, without quotes; none where they differ. */
+/* Finds the letters of a scalar, without quotes; none where they differ. */
 static void find_place(const struct source *source,
                        const struct pen_yaml_node *node, size_t *begin,
                        size_t *end)

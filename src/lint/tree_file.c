@@ -48,7 +48,7 @@ static bool find_dialect(struct pen__lint_config *config)
     return false;
 }
 
-/* Whether a text that cannot be read has a key of ours. */
+/* Returns whether a text that cannot be read has a key of ours. */
 static bool looks_known(const struct pen_lint_question *question)
 {
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {

@@ -93,7 +93,7 @@ pen_status pen_asker_start(struct pen_asker *asker, struct pen_text *why)
     return PEN_IO;
 }
 
-/* False when it prints without an end. */
+/* Returns false when the command prints without end. */
 static bool read_answer(struct pen_asker *asker)
 {
     char part[4096];

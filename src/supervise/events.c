@@ -35,7 +35,7 @@ static void set_fault(json_t *object, const struct pen_fault *fault)
         json_object_set_new(object, "op", json_string(fault->op));
 }
 
-/* Bytes that are not UTF-8 become '?'. */
+/* Makes a line; bytes that are not UTF-8 become '?'. */
 static json_t *line_of(const char *line)
 {
     json_t *value = json_string(line);

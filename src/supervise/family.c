@@ -91,7 +91,7 @@ static bool is_child(const struct crowd *crowd, pid_t parent, pid_t root)
     return false;
 }
 
-/* Once more after each generation that is found. */
+/* Marks descendants, in a further pass after each generation that it finds. */
 static void mark_descendants(const struct pen_family *family,
                              struct crowd *crowd)
 {
@@ -170,7 +170,7 @@ static struct pen_member *find_member(const struct pen_family *family,
     return NULL;
 }
 
-/* A process that ended before its handle was there is left out. */
+/* Adds a process, unless it ended before its handle was open. */
 static pen_status add_member(struct pen_family *family, const struct seen *item)
 {
     if (family->count == family->capacity) {
@@ -281,7 +281,10 @@ static size_t note_ends(struct pen_family *family, pid_t spared)
     return alive;
 }
 
-/* A process may make another one until it is dead: scans until none is new. */
+/*
+ * A process may make another one until it is dead, so this scans until there is
+ * no new one.
+ */
 bool pen_family_kill(struct pen_family *family, pid_t spared, int64_t limit_ns)
 {
     int64_t end = pen_clock_ns() + limit_ns;

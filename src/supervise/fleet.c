@@ -124,7 +124,7 @@ bool pen_words_have(char *const *words, const char *placeholder)
     return false;
 }
 
-/* The word with its placeholders filled; NULL when memory runs out. */
+/* Returns the word with its placeholders filled; NULL when memory runs out. */
 static char *fill_word(const char *word,
                        const char *const values[PEN_NUM_PLACEHOLDERS])
 {

@@ -34,7 +34,10 @@ static void begin_epoch(struct pen_held *held, uint64_t epoch)
     held->steps = NULL;
 }
 
-/* The path stays: ranks on other nodes find their holders by it. */
+/*
+ * Stops the holder. The path stays: ranks on other nodes find their holders by
+ * it.
+ */
 static void stop(struct pen_held *held)
 {
     pen_holder_stop(&held->holder);

@@ -36,7 +36,7 @@ static void add_words(struct pen_fault *fault,
     memcpy(fault->op, told->op, sizeof fault->op);
 }
 
-/* The other ranks say where it happened, if they have a moment. */
+/* Gives the other ranks a moment to report where it happened. */
 static void await_words(struct pen__supervisor *s)
 {
     int64_t end = pen_clock_ns() + WORDS_NS;
@@ -90,7 +90,10 @@ static bool judge_words(struct pen__supervisor *s, struct pen_fault *fault)
     return true;
 }
 
-/* Whether a rank has ended, or said why it ends, for a reason of its own. */
+/*
+ * Returns whether a rank has ended, or said why it ends, for a reason of its
+ * own.
+ */
 static bool has_reason(const struct pen__supervisor *s)
 {
     for (size_t i = 0; i < s->family.count; i++) {
@@ -105,7 +108,10 @@ static bool has_reason(const struct pen__supervisor *s)
     return s->now.words.error[0] != '\0';
 }
 
-/* A launcher kills the other ranks of one that ends with an error. */
+/*
+ * Judges the end of a member. A launcher kills the other ranks of one that ends
+ * with an error.
+ */
 static bool judge_member(struct pen__supervisor *s, struct pen_member *member,
                          struct pen_fault *fault)
 {
@@ -162,7 +168,7 @@ static bool judge_memory(struct pen__supervisor *s, struct pen_fault *fault)
     return true;
 }
 
-/* A job that was stopped as a whole is left alone. */
+/* Judges stopped ranks. A job that was stopped as a whole is left alone. */
 static bool judge_stopped(const struct pen__supervisor *s,
                           struct pen_fault *fault)
 {
@@ -187,7 +193,7 @@ static bool judge_stopped(const struct pen__supervisor *s,
     return true;
 }
 
-/* The launcher does not end although its ranks have. */
+/* Judges a launcher that does not end although its ranks have. */
 static bool judge_deserted(struct pen__supervisor *s, struct pen_fault *fault)
 {
     int64_t now_ns = pen_clock_ns();
@@ -222,8 +228,8 @@ static bool judge_progress(struct pen__supervisor *s, struct pen_fault *fault)
 }
 
 /*
- * Whether a step was committed since the first call: in memory if that has all
- * ranks, else on the disk, where they are asked to save one.
+ * Returns whether a step was committed since the first call: in memory if that
+ * has all ranks, else on the disk, where the ranks are asked to save one.
  */
 static bool has_new_commit(struct pen__supervisor *s)
 {

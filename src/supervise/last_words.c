@@ -10,7 +10,9 @@ void pen_last_words_init(struct pen_last_words *words)
     words->fault = (struct pen_fault)PEN_FAULT_UNKNOWN;
 }
 
-/* The number after a word, such as 12 of "at step 12 in"; or unknown. */
+/*
+ * Returns the number after a word, such as 12 of "at step 12 in"; or unknown.
+ */
 static int64_t number_after(const char *line, const char *word)
 {
     const char *at = strstr(line, word);

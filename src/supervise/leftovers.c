@@ -103,7 +103,7 @@ static void empty_folder(int parent, const char *name, int depth)
         close(file);
 }
 
-/* TMPDIR/ompi.HOST.UID/pid.PID, as Open MPI 4 calls it. */
+/* Removes TMPDIR/ompi.HOST.UID/pid.PID, the session folder of Open MPI 4. */
 static void remove_session(pid_t launcher)
 {
     char host[256] = "";
@@ -134,7 +134,10 @@ bool pen_leftovers_is_kin(const struct pen_leftovers *leftovers,
     return strncmp(names, job + 1, length) == 0 || strstr(names, job) != NULL;
 }
 
-/* A rank that was killed soon after its start may not have been looked at. */
+/*
+ * Removes the files of kin. A rank that was killed soon after its start may not
+ * have been examined.
+ */
 static void remove_kin(const struct pen_leftovers *leftovers)
 {
     DIR *folder = opendir(SHARED);

@@ -148,7 +148,10 @@ void pen_policy_release(struct pen_policy *policy)
     policy->times = NULL;
 }
 
-/* A launcher that is stopped or killed says nothing of a step. */
+/*
+ * Returns whether a fault can be due to a step: a launcher that is stopped or
+ * killed is not.
+ */
 static bool can_be_of_a_step(const struct pen_fault *fault)
 {
     return fault->step != PEN_UNKNOWN &&
@@ -158,7 +161,9 @@ static bool can_be_of_a_step(const struct pen_fault *fault)
             fault->cause == PEN_CAUSE_FAILED);
 }
 
-/* The exit code of the launcher is not always waited for. */
+/*
+ * Compares two faults. The exit code of the launcher is not always waited for.
+ */
 static bool is_same(const struct pen_fault *a, const struct pen_fault *b)
 {
     return a->cause == b->cause && a->step == b->step && a->rank == b->rank &&

@@ -152,7 +152,10 @@ static void kill_all(struct pen__supervisor *s, pid_t spared)
     collect_orphans(s);
 }
 
-/* Ranks save and agree on the end; launchers would kill them after a second. */
+/*
+ * Forwards a signal. Ranks save and agree on the end; launchers would kill them
+ * after a second.
+ */
 void pen__supervisor_forward(struct pen__supervisor *s, int number)
 {
     bool has_ranks = false;
@@ -251,7 +254,7 @@ static void await_slots(struct pen__supervisor *s)
         pen__supervisor_wait(s, TICK_MS);
 }
 
-/* How many ranks the next launch has, and where. */
+/* Chooses the nodes and the number of ranks of the next launch. */
 static pen_status place(struct pen__supervisor *s)
 {
     uint32_t before = s->fleet.num_ranks;
@@ -292,7 +295,10 @@ static pen_status begin(struct pen__supervisor *s, struct pen_text *why)
     return status;
 }
 
-/* Whether the launcher may tidy up by itself: it will start nothing more. */
+/*
+ * Returns whether the launcher may clean up by itself: it will start nothing
+ * more.
+ */
 static bool may_tidy(const struct pen__supervisor *s,
                      const struct pen_fault *fault)
 {
@@ -376,7 +382,7 @@ static void wait_before_restart(struct pen__supervisor *s, double delay_sec)
         pen__supervisor_wait(s, TICK_MS);
 }
 
-/* False when it is over; *code is the exit code then. */
+/* Returns false when the supervision is over; *code is the exit code then. */
 static bool follow(struct pen__supervisor *s, const struct pen_fault *fault,
                    const struct pen_last_words *words, int *code)
 {
@@ -403,7 +409,9 @@ static bool follow(struct pen__supervisor *s, const struct pen_fault *fault,
     return s->asked == 0;
 }
 
-/* Several faults without a commit between them are lost time since the first.
+/*
+ * Remembers a fault. With several faults without a commit between them, time is
+ * lost since the first.
  */
 static void remember(struct pen__supervisor *s, const struct pen_fault *fault,
                      int64_t end_ns)
@@ -475,7 +483,10 @@ static pen_status take_over_signals(struct pen__supervisor *s,
     return PEN_IO;
 }
 
-/* The folder of the run is made for it: train takes one that has no steps. */
+/*
+ * Opens the events, in the folder of the run, which is made for them: train
+ * accepts a folder without steps.
+ */
 static pen_status open_events(struct pen__supervisor *s, struct pen_text *why)
 {
     struct pen_text path = PEN_TEXT_EMPTY;

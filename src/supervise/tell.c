@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-/* The last step that was not computed again after the fault. */
+/* Returns the last step that was not computed again after the fault. */
 static int64_t resumed_from(const struct pen__supervisor *s)
 {
     int64_t step = s->fault_step > 0 ? s->fault_step : 0;
@@ -45,7 +45,7 @@ static double seconds_since(int64_t begin_ns)
     return 1e-9 * (double)(pen_clock_ns() - begin_ns);
 }
 
-/* One line per fault: what happened, what was done, how long it took. */
+/* Prints one line per fault: the cause, the reaction, the time it took. */
 static void tell_resumed(struct pen__supervisor *s)
 {
     struct pen_text line = PEN_TEXT_EMPTY;

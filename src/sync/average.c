@@ -93,7 +93,7 @@ static void divide(struct pen_average *average)
         average->vector[i] *= share;
 }
 
-/* True when it was the last. */
+/* Ends a round; returns true after the last one. */
 static bool end_round(struct pen_average *average)
 {
     if (average->compressor == NULL) {

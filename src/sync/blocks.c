@@ -5,7 +5,7 @@
 
 static const size_t multiple = 8; /* that the code asks for */
 
-/* The code of a whole block, which may be short. */
+/* Returns the code of a whole block; the last block may be short. */
 static struct pen_block_code code_of(uint32_t bits)
 {
     return (struct pen_block_code){.bits = bits, .block = PEN_BLOCKS_MOST};

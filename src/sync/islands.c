@@ -84,7 +84,7 @@ uint32_t pen_islands_fragment(const struct pen_sync_choice *choice,
     return (uint32_t)(round % fragments_of(choice));
 }
 
-/* That in which its middle lies, as in sync/outer.c. */
+/* A tensor is in the fragment that has its middle, as in sync/outer.c. */
 uint32_t pen_islands_fragment_of(const struct pen_islands_model *model,
                                  const struct pen_sync_tensor *tensor)
 {
@@ -287,7 +287,7 @@ size_t pen_islands_moment(const struct pen_islands *islands, int which)
                : 0;
 }
 
-/* Whether a round has the moment, of which a state has the mean. */
+/* Returns whether a round has the moment whose mean a state keeps. */
 static bool has_moment(const struct pen_islands *islands, int which,
                        uint64_t round)
 {
@@ -295,7 +295,10 @@ static bool has_moment(const struct pen_islands *islands, int which,
            pen_islands_shares_moment(islands->model.choice, which, round);
 }
 
-/* The step at which a round gives, of an island that is in all of them. */
+/*
+ * Returns the step of a round's contribution, for an island that takes part in
+ * all rounds.
+ */
 static uint64_t step_of(const struct pen_islands *islands, uint64_t round)
 {
     const struct pen_sync_choice *choice = islands->model.choice;
@@ -400,7 +403,7 @@ static void merge_floats(const struct pen_islands_contribution *given,
     pen_merge(list, num_given, count, out);
 }
 
-/* Added in the order of islands, as a compressor adds those of members. */
+/* Adds codes in the order of islands, as a compressor adds those of members. */
 static bool merge_codes(struct pen_islands *islands, uint64_t round,
                         const struct pen_islands_contribution *given,
                         uint32_t num_given, float *out)

@@ -16,7 +16,7 @@ enum {
     LEAST_SAMPLE = 256 /* and vectors of four of them have one */
 };
 
-/* As integers the sizes of floats have their order. */
+/* Returns the size of a float as an integer, which has the same order. */
 static int32_t size_of(float value)
 {
     int32_t bits;
@@ -80,7 +80,10 @@ static void swap(uint64_t *a, uint64_t *b)
     *b = kept;
 }
 
-/* The middle of first, middle and last, which are put in falling order. */
+/*
+ * Returns the median of first, middle and last, and sorts these three in
+ * falling order.
+ */
 static uint64_t pivot_of(uint64_t *keys, size_t first, size_t last)
 {
     size_t middle = first + (last - first) / 2;
@@ -93,7 +96,7 @@ static uint64_t pivot_of(uint64_t *keys, size_t first, size_t last)
     return keys[middle];
 }
 
-/* The k-th largest, 1 for the largest; puts them in another order. */
+/* Returns the k-th largest, 1 for the largest; changes the order of all. */
 static uint64_t kth_largest(uint64_t *keys, size_t count, size_t k)
 {
     size_t first = 0, last = count - 1, at = k - 1;
@@ -161,10 +164,10 @@ static uint64_t drop(struct pen_largest *largest, size_t count, size_t k)
     return last;
 }
 
-/* Bit j of a word; vector code takes them from here. */
+/* The masks of a word, from which compilers make vector code. */
 static const uint32_t bits[GROUP] = PEN_EACH_BIT;
 
-/* A bit for each value that passes. */
+/* Returns a bit for each value that passes. */
 static uint32_t passes(const float *values, size_t count, int32_t threshold)
 {
     uint32_t word = 0;
@@ -209,7 +212,10 @@ PEN_CLONES static void scan_part(struct scan *scan, const float *values,
     }
 }
 
-/* How many were found; the k largest are among them, unless it is fewer. */
+/*
+ * Returns how many were found; the k largest are among them, unless there are
+ * fewer.
+ */
 static size_t scan_all(struct pen_largest *largest,
                        const struct pen_largest_source *source, size_t k,
                        int32_t threshold, bool makes)

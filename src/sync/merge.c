@@ -19,8 +19,10 @@ PEN_CLONES static void multiply(float *restrict out,
         out[i] = factor * values[i];
 }
 
-/* The tree of n members is that of the largest power of two below n, plus that
- * of the rest. */
+/*
+ * Adds up the tree of n members: that of the largest power of two below n, plus
+ * that of the rest.
+ */
 static void add_up(const struct pen_contribution *given, uint32_t num_given,
                    size_t first, size_t count, float *out)
 {

@@ -16,7 +16,7 @@ uint32_t pen_neighbours_side_there(const struct pen_group *peers, uint32_t side)
     return pen_neighbours_count(peers->size) == 2 ? 1 - side : 0;
 }
 
-/* Divided, not multiplied: then equal weights stay as they are. */
+/* Divides instead of multiplying, so that equal weights stay unchanged. */
 static void mix(float *x, const float *before, const float *behind,
                 size_t count)
 {

@@ -5,7 +5,7 @@
 
 /* ---- making ---- */
 
-/* The part in which the middle of a tensor lies. */
+/* Returns the part that has the middle of a tensor. */
 static uint32_t part_of(const struct pen_outer *outer,
                         const struct pen_sync_tensor *tensor)
 {

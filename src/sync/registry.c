@@ -125,7 +125,7 @@ static pen_status refuse_compressor(const char *name, struct pen_text *why)
     return PEN_INVALID;
 }
 
-/* One of "VALUE" (the first alone) and "option=VALUE". */
+/* Sets an option from "VALUE" (the first alone) or "option=VALUE". */
 static pen_status set_compressor_option(struct pen_sync_choice *choice,
                                         const char *text, size_t length,
                                         bool is_first, struct pen_text *why)

@@ -216,7 +216,7 @@ static void tell_all(struct pen_rounds *rounds, enum pen_rounds_event event)
     }
 }
 
-/* How long it took until there was a quorum. */
+/* Remembers how long it took until there was a quorum. */
 static void remember(struct pen_rounds *rounds)
 {
     int64_t until = rounds->quorum_ns > 0 ? rounds->quorum_ns : pen_clock_ns();
@@ -287,7 +287,7 @@ bool pen_rounds_are_quiet(struct pen_rounds *rounds)
                : pen_group_test(rounds->options.peers, &rounds->send) == PEN_OK;
 }
 
-/* The leader listens again when its own words have arrived. */
+/* Listens, and returns whether the leader's own words have arrived. */
 static bool has_sent(void *context)
 {
     struct pen_rounds *rounds = context;

@@ -276,7 +276,7 @@ static void apply(struct pen_sync *server, const struct message *push)
     }
 }
 
-/* All pushes of a clock are there. */
+/* Applies all pushes of a clock at once, when all have come. */
 static void apply_together(struct pen_sync *server)
 {
     struct message *sum = server->workers[0].message;
@@ -484,7 +484,10 @@ static bool is_gathered(void *context)
     return is_quiet(context);
 }
 
-/* Every share to everyone. Nothing changes it before all have settled. */
+/*
+ * Sends every share to all members. Nothing changes a share before all have
+ * settled.
+ */
 static void gather(struct pen_sync *server, const float *share, float *all)
 {
     struct pen_group *peers = server->setting->peers;

@@ -75,7 +75,10 @@ size_t pen_sparse_bytes(const struct pen_sparse *sparse)
            2 * sparse->largest.room * sizeof(uint64_t);
 }
 
-/* In passes over the vector. Measured: bench/compress. */
+/*
+ * Returns the time of picking, in passes over the vector. Measured:
+ * bench/compress.
+ */
 static double picking_passes(double ratio)
 {
     return fmin(20 * ratio, 4);

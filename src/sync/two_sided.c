@@ -98,7 +98,7 @@ void pen_two_sided_free(void *state)
     free(it);
 }
 
-/* Place of a member's share of a tensor in the vector. */
+/* Returns the place of a member's share of a tensor in the vector. */
 static size_t share_of(const struct two_sided *it, uint32_t member,
                        size_t tensor, size_t *count)
 {
@@ -189,7 +189,7 @@ static size_t block_at(const struct two_sided *it, size_t count, size_t first)
     return count - first < it->block ? count - first : it->block;
 }
 
-/* The code of the vector, for its owners. */
+/* Encodes the vector, for its owners. */
 static void encode_all(struct two_sided *it, const float *vector)
 {
     unsigned char *to = it->code;
@@ -205,8 +205,10 @@ static void encode_all(struct two_sided *it, const float *vector)
         }
 }
 
-/* The mean of a block of the own shares, whose code is there in the messages
- * of all members. */
+/*
+ * Computes the mean of a block of the own shares, whose codes are in the
+ * messages of all members.
+ */
 static void find_mean(struct two_sided *it,
                       const struct pen_collective *received, size_t first,
                       size_t count)

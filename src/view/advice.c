@@ -208,7 +208,7 @@ static void advise_memory(const struct pen_run_ranks *ranks,
 
 /* ---- faults ---- */
 
-/* The rank that failed most often; *count of times. */
+/* Returns the rank that failed most often, *count times. */
 static int64_t worst_rank(const struct pen_run_events *events, size_t *count)
 {
     int64_t worst = -1;

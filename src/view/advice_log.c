@@ -22,7 +22,7 @@ static size_t bin_begin(size_t count, size_t bin)
 
 /* ---- loss ---- */
 
-/* Over what is a number; NAN: nothing is. */
+/* Returns the mean of the losses that are numbers; NAN: none is. */
 static double mean_loss(const struct pen_run *run, size_t begin, size_t end)
 {
     double sum = 0;
@@ -285,8 +285,8 @@ static size_t find_edge(const struct pen_run *run, size_t begin, size_t end,
 }
 
 /*
- * All parts from this one on are slower than all before; but for the very
- * first, in which much is slow once.
+ * Returns whether all parts from this one on are slower than all before, except
+ * the first part, in which one-time work is slow.
  */
 static bool has_fallen(const double *medians, size_t bin)
 {

@@ -89,7 +89,10 @@ static bool is_seen(const struct drawing *drawing, int64_t begin_ns,
 
 /* ---- meetings */
 
-/* Without a fault, the rank that the others waited for. */
+/*
+ * Returns whether a rank is marked: without a fault, the rank that the others
+ * waited for.
+ */
 static bool is_marked(const struct drawing *drawing, uint32_t rank)
 {
     const struct pen_call_fault *fault = drawing->fault;
@@ -197,7 +200,7 @@ static void draw_messages(struct pen__canvas *canvas,
 
 /* ---- the fault */
 
-/* Where the rank made the wrong call, or was missed. */
+/* Returns when the rank made the wrong call, or was missed. */
 static int64_t fault_begin(const struct drawing *drawing, uint32_t rank)
 {
     const struct pen_call_fault *fault = drawing->fault;
@@ -227,7 +230,7 @@ static void draw_cross(struct pen__canvas *canvas,
     pen__stroke(canvas, fmin(1.6, size / 4));
 }
 
-/* A line through all rows, with the number of the call on top. */
+/* Draws a line through all rows, with the number of the call on top. */
 static void draw_fault(struct pen__canvas *canvas,
                        const struct drawing *drawing)
 {

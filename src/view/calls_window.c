@@ -36,8 +36,10 @@ static struct span span_of(const struct pen_meetings *meetings,
     return span;
 }
 
-/* All calls, but for the first meeting of a group, which waits for the start
- * of processes. */
+/*
+ * Returns the span of all calls but the first meeting of a group, which waits
+ * for the start of processes.
+ */
 static struct span span_of_all(const struct pen_meetings *meetings)
 {
     struct span span = {INT64_MAX, INT64_MIN};
@@ -62,7 +64,7 @@ static struct span span_of_all(const struct pen_meetings *meetings)
     return span;
 }
 
-/* The meeting that ranks waited for longest. */
+/* Finds the meeting that ranks waited for longest. */
 static size_t find_longest(const struct pen_meetings *meetings)
 {
     size_t longest = 0;

@@ -59,7 +59,10 @@ static void paint(struct pen__canvas *canvas, const struct pen__colour *fill,
     cairo_new_path(cairo);
 }
 
-/* Type of another font that is wider than its place is made narrower. */
+/*
+ * Writes words. In another font they may be wider than their place, and are
+ * made narrower.
+ */
 static void write_words(struct pen__canvas *canvas,
                         const struct pen__words *words)
 {
@@ -103,7 +106,7 @@ static cairo_status_t write_text(void *closure, const unsigned char *bytes,
     return text->has_failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
 }
 
-/* Type is not fitted to pixels, so that it is equal on all surfaces. */
+/* Draws without fitting type to pixels, so that it is equal on all surfaces. */
 static cairo_status_t draw_on(cairo_surface_t *surface,
                               const struct pen__picture *picture, double scale)
 {

@@ -51,7 +51,7 @@ static long round_points(double points)
                : lround(fmax(-MOST_POINTS, fmin(points, MOST_POINTS)) * 100);
 }
 
-/* 1234 becomes 12.34, 50 becomes .5 */
+/* Adds 1234 as 12.34, and 50 as .5. */
 static void add_number(struct pen_text *out, long hundredths)
 {
     unsigned long size = (unsigned long)labs(hundredths);
@@ -116,7 +116,7 @@ static void close_path(struct pen__canvas *canvas)
     svg->at = svg->start;
 }
 
-/* Two halves. */
+/* Adds a circle of two halves. */
 static void add_circle(struct pen__canvas *canvas, double x, double y,
                        double radius)
 {
@@ -136,7 +136,7 @@ static unsigned shade(double part)
     return (unsigned)lround(255 * fmax(0, fmin(part, 1)));
 }
 
-/* An attribute, as #rgb where that says the same. */
+/* Adds an attribute, as #rgb where that is the same colour. */
 static void add_colour(struct pen_text *out, const char *name,
                        const struct pen__colour *colour)
 {

@@ -76,7 +76,10 @@ static void find_groups(const struct pen_row *row, struct pen__cell_row *cells)
     }
 }
 
-/* A SYNC at whose instant the STEP follows says nothing more than the STEP. */
+/*
+ * Returns whether to hide a SYNC: one that its STEP follows at the same
+ * instant.
+ */
 static bool is_hidden_sync(const struct pen_picture_item *item, uint32_t rank,
                            uint32_t position)
 {
@@ -221,7 +224,10 @@ void pen__cell_label(const struct pen__sheet *sheet, uint32_t rank,
         snprintf(label, PEN__LABEL_SIZE, "%s%u", letter, op->microbatch);
 }
 
-/* Bytes of the UTF-8 sequence that starts here; 0 when it is not one. */
+/*
+ * Returns the bytes of the UTF-8 sequence that starts here; 0 when it is
+ * malformed.
+ */
 static size_t sequence_length(const unsigned char *at)
 {
     size_t length = *at < 0x80   ? 1

@@ -112,7 +112,7 @@ static void draw_legend_entry(struct pen__canvas *canvas,
     pen_text_release(&name);
 }
 
-/* The title of the page, and the name of its upright axis under it. */
+/* Writes the title of the page, and the name of its vertical axis under it. */
 static void write_titles(struct pen__canvas *canvas, const struct page *page)
 {
     const struct pen__box *box = &page->box;

@@ -11,7 +11,7 @@ void pen__events_close(struct pen__events *events)
     pen_text_add_string(events->out, "\n]}\n");
 }
 
-/* 15 digits say what a double says, and 0.3 stays 0.3. */
+/* Adds 15 digits, which determine a double, while 0.3 stays 0.3. */
 void pen__events_add_usec(struct pen__events *events, const char *key,
                           double sec)
 {

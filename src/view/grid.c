@@ -92,9 +92,9 @@ static void fill_slots(struct grid *grid, const struct pen__cell *cell)
 }
 
 /*
- * The kind that fills most of a slot is shown. Where slots are longer than
- * ops, what was not shown is carried on, as printers do with greys: a row that
- * is two thirds backward then shows two B for every F.
+ * Chooses the kind that fills most of a slot. Where slots are longer than ops,
+ * the error is carried on, as printers do with greys: a row that is two thirds
+ * backward then shows two B for every F.
  */
 static void choose_cells(struct grid *grid)
 {
@@ -128,7 +128,7 @@ static void fill_row(struct grid *grid, uint32_t rank)
     choose_cells(grid);
 }
 
-/* The letters of slots [first, end), which show one cell or waiting. */
+/* Spells the letters of slots [first, end), which show one cell or waiting. */
 static void spell(struct grid *grid, uint32_t rank, unsigned first,
                   unsigned end)
 {
@@ -182,7 +182,7 @@ static void print_row(struct grid *grid, uint32_t rank)
                  time->peak);
 }
 
-/* Which rank holds everybody up: the last digit of its number. */
+/* Prints which rank holds up all others: the last digit of its number. */
 static void print_path(struct grid *grid)
 {
     const struct pen_timing *timing = grid->sheet->item->timing;
@@ -199,7 +199,7 @@ static void print_path(struct grid *grid)
                  grid->line);
 }
 
-/* A number at the slot of every tick: |0      |10     |20 */
+/* Prints a number at the slot of every tick: |0 |10 |20 */
 static void print_axis(struct grid *grid)
 {
     double slot = grid->slot_sec * grid->unit.per_sec;
@@ -284,7 +284,10 @@ static unsigned digits_of(uint32_t number)
     return digits;
 }
 
-/* Slots: a whole number of them in the shortest op, if there are that many. */
+/*
+ * Chooses the slots: a whole number of them in the shortest op, if there are
+ * that many.
+ */
 static void choose_slots(struct grid *grid, const struct pen__sheet *sheets,
                          size_t count, unsigned columns)
 {

@@ -93,7 +93,7 @@ void pen__hatch_stroke(struct pen__canvas *canvas)
     pen__stroke(canvas, HATCH_WIDTH);
 }
 
-/* A triangle of this side whose tip is at (x, y), on top. */
+/* Adds a triangle of this side whose tip is at (x, y), on top. */
 static void add_triangle(struct pen__canvas *canvas, double x, double y,
                          double side)
 {

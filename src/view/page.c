@@ -92,7 +92,10 @@ double pen__page_x(const struct pen__page *page, double at_sec)
     return snap(page->plot_x + at_sec * page->per_sec);
 }
 
-/* From a row of the first sheet to its next one, when all follow by row. */
+/*
+ * Returns the distance from a row of the first sheet to its next one, when all
+ * follow by row.
+ */
 static double group_pitch(const struct pen__page *page)
 {
     return (double)page->count * page->pitch + 0.35 * page->cell_height;

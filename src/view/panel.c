@@ -3,7 +3,10 @@
 
 #include <math.h>
 
-/* The path runs just over the cells, so that it hides no label. */
+/*
+ * Returns the height of the path, just over the cells, so that it hides no
+ * label.
+ */
 static double path_y(const struct pen__page *page, size_t index,
                      const struct pen_path_step *step, double weight)
 {
@@ -11,8 +14,9 @@ static double path_y(const struct pen__page *page, size_t index,
 }
 
 /*
- * The critical path: a heavy line over its cells, and a lighter one to the
- * next rank where it waits for a message, unless rows of others lie between.
+ * Draws the critical path: a heavy line over its cells, and a lighter one to
+ * the next rank where it waits for a message, unless rows of others lie
+ * between.
  */
 static void draw_path(struct pen__canvas *canvas, const struct pen__page *page,
                       size_t index)

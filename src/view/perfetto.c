@@ -90,7 +90,10 @@ static uint64_t flow_number(const struct writer *writer, uint32_t producer,
     return writer->first_flow + 2 * cell + is_gradient;
 }
 
-/* An end of an arrow; it ties itself to the slice around that instant. */
+/*
+ * Adds an end of an arrow, which the viewer ties to the slice around that
+ * instant.
+ */
 static void add_flow(struct writer *writer, const char *phase, uint64_t number,
                      double at_sec)
 {
@@ -108,7 +111,10 @@ static bool is_same_work(const struct pen_op *a, const struct pen_op *b)
            a->slice == b->slice;
 }
 
-/* B or I for a gradient, F for an activation. */
+/*
+ * Returns whether a compute op belongs to a message: B or I for a gradient, F
+ * for an activation.
+ */
 static bool moves(const struct pen_op *compute, const struct pen_op *message)
 {
     return pen_op_is_compute(compute->kind) && is_same_work(compute, message) &&

@@ -37,7 +37,7 @@ void pen__print_value(double value, char text[PEN__NUMBER_SIZE])
         snprintf(text, PEN__NUMBER_SIZE, "%.4g%s", shown, unit->letter);
 }
 
-/* An axis must have a length, and one that floats can divide. */
+/* Stretches an axis to a length that floats can divide. */
 static struct pen__range stretch(struct pen__range range)
 {
     if (range.least > range.most)
@@ -66,7 +66,7 @@ static void add_even_ticks(struct pen__axis *axis, double step)
         add_tick(axis, (first + i) * step);
 }
 
-/* One point of a run is in the middle; more begin where the axis does. */
+/* Fits the range to the points; a single value is in the middle of the axis. */
 static struct pen__range fit_tightly(struct pen__range range)
 {
     if (range.least == range.most && range.least > 0)

@@ -29,7 +29,10 @@ struct pen__colour pen__run_colour(size_t index)
     return colours[index % NUM_COLOURS];
 }
 
-/* Type is thin: it needs more contrast than a line. */
+/*
+ * Returns a darker colour for text: type is thin and needs more contrast than a
+ * line.
+ */
 struct pen__colour pen__run_text_colour(size_t index)
 {
     struct pen__colour colour = pen__run_colour(index);
@@ -98,7 +101,10 @@ static void write_name(struct pen__canvas *canvas,
     pen_text_release(&name);
 }
 
-/* A point between two gaps is a line without length: round ends make a dot. */
+/*
+ * Adds a curve. A point between two gaps is a line without length, which round
+ * ends make a dot.
+ */
 static void add_curve(struct pen__canvas *canvas,
                       const struct pen__plot_page *page,
                       enum pen__chart_kind kind, const struct pen__curve *curve)
@@ -132,7 +138,10 @@ static struct pen__colour faint_colour(size_t index)
                                 1 - FAINT_SHARE * (1 - colour.blue)};
 }
 
-/* Open, as another measure than the line, on paper that parts them from it. */
+/*
+ * Draws open marks, on paper that separates them from the line: they show
+ * another measure.
+ */
 static void draw_marks(struct pen__canvas *canvas,
                        const struct pen__plot_page *page, size_t index)
 {
@@ -183,7 +192,10 @@ static void write_ends(struct pen__canvas *canvas,
     free(ends);
 }
 
-/* Where a line ends before the chart does, or is a single point. */
+/*
+ * Marks the end of a line that ends before the chart does, or is a single
+ * point.
+ */
 static void mark_end(struct pen__canvas *canvas,
                      const struct pen__plot_page *page,
                      enum pen__chart_kind kind, size_t index)

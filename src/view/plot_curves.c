@@ -144,7 +144,7 @@ static struct sum *make_sums(const struct pen__curve *curve)
     return nodes;
 }
 
-/* Over the leaves begin..end-1. */
+/* Returns the sum over the leaves begin..end-1. */
 static struct sum sum_of(const struct sum *nodes, size_t count, size_t begin,
                          size_t end)
 {

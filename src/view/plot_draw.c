@@ -44,7 +44,7 @@ static void init_page(struct pen__plot_page *page, const struct pen__plot *plot)
     choose_axes(page);
 }
 
-/* A line with the run's mark, its name, and how far it came. */
+/* Draws a line with the run's mark, its name, and its last step. */
 static void draw_legend_entry(struct pen__canvas *canvas,
                               const struct pen__plot_page *page, size_t index)
 {

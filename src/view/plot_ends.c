@@ -10,7 +10,10 @@ static int compare(const void *a, const void *b)
     return (one->y > other->y) - (one->y < other->y);
 }
 
-/* From the top each below the one before; then, from the foot, back up. */
+/*
+ * Spreads labels: from the top each below the one before; then, from the
+ * bottom, back up.
+ */
 static void spread(struct pen__end *ends, size_t count, double height,
                    double pitch)
 {

@@ -26,7 +26,10 @@ void pen__html_add(struct pen_text *out, const char *string)
     pen_text_release(&clean);
 }
 
-/* As above, but options such as --output are code, which is not broken. */
+/*
+ * Adds prose as above, but options such as --output are code, which is not
+ * broken.
+ */
 static void add_prose(struct pen_text *out, const char *string)
 {
     struct pen_text run = PEN_TEXT_EMPTY;
@@ -52,7 +55,7 @@ static void add_prose(struct pen_text *out, const char *string)
     pen_text_release(&run);
 }
 
-/* An element with nothing but text in it; none without a text. */
+/* Adds an element with nothing but text in it; none without a text. */
 static void add_element(struct pen_text *out, const char *name,
                         const char *class_name, const char *string)
 {
@@ -195,7 +198,7 @@ static void add_table(struct pen_text *out,
 
 /* ---- the page ---- */
 
-/* An SVG without the line that only a file of its own has. */
+/* Adds an SVG without the line that only a file of its own has. */
 static void add_drawing(struct pen_text *out, const char *svg)
 {
     const char *at = strstr(svg, "<svg");
@@ -275,7 +278,10 @@ static void add_figures(struct pen_text *out, const struct pen_report *report)
     pen_text_add_string(out, "</dl>\n");
 }
 
-/* Nothing may be fetched, whatever a text should say. */
+/*
+ * Adds the head, which forbids the browser to load anything, whatever the texts
+ * contain.
+ */
 static void add_head(struct pen_text *out, const struct pen_report *report)
 {
     pen_text_add_string(

@@ -91,13 +91,15 @@ static void draw_axis(const struct layout *layout)
                      layout->bars->unit);
 }
 
-/* Three digits, or all of a larger number. */
+/* Prints three digits, or all of a larger number. */
 static void print_number(double value, char text[PEN__NUMBER_SIZE])
 {
     snprintf(text, PEN__NUMBER_SIZE, value < 999.5 ? "%.3g" : "%.0f", value);
 }
 
-/* A part, what it is under the pointer, and inside if there is room. */
+/*
+ * Draws a part, with its text for the pointer, and inside it if there is room.
+ */
 static void draw_part(const struct layout *layout,
                       const struct pen_report_bar *bar, size_t part,
                       double begin, double y)
@@ -153,7 +155,7 @@ static void draw_bar(const struct layout *layout, size_t index)
                          PEN__START, NULL, bar->note);
 }
 
-/* Where one bar at least shows it. */
+/* Returns whether at least one bar shows the part. */
 static bool has_part(const struct layout *layout, size_t part)
 {
     for (size_t i = 0; i < layout->num_bars; i++) {

@@ -22,7 +22,7 @@ struct plane {
     struct pen__plane axes;
 };
 
-/* A copy of what can be drawn: of curves with marks the gaps are left out. */
+/* Copies the points that can be drawn: curves with marks lose their gaps. */
 static pen_status copy(const struct pen_report_curve *curve,
                        struct pen__curve *out)
 {
@@ -47,7 +47,7 @@ static size_t count_points(const struct pen__curve *curve)
     return count;
 }
 
-/* PEN_INVALID: there is no point. */
+/* Returns PEN_INVALID when there is no point. */
 static pen_status init_plane(struct plane *plane)
 {
     const struct pen_report_curves *chart = plane->chart;
@@ -92,7 +92,7 @@ static unsigned colour_of(const struct pen_report_curve *curve)
     return (unsigned)(curve->colour % PEN__REPORT_LINES);
 }
 
-/* A point between two gaps is a line of no length. */
+/* Draws a line; a point between two gaps is a line of no length. */
 static void draw_line(const struct plane *plane, size_t index)
 {
     const struct pen_report_curve *curve = &plane->chart->curves[index];

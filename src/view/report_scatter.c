@@ -24,7 +24,7 @@ static size_t num_drawn(const struct pen_report_series *series)
                                                       : PEN_REPORT_MAX_POINTS;
 }
 
-/* False when there is no point. */
+/* Returns false when there is no point. */
 static bool init_axes(struct plane *plane)
 {
     struct pen__range x = {INFINITY, -INFINITY};
@@ -44,7 +44,7 @@ static bool init_axes(struct plane *plane)
     return true;
 }
 
-/* Along, then up or down, from each point to the next. */
+/* Draws the front: along, then up or down, from each point to the next. */
 static void draw_front(const struct plane *plane,
                        const struct pen_report_series *series)
 {
@@ -67,7 +67,7 @@ static void draw_dot(struct pen_text *out, double x, double y, bool is_front)
                  is_front ? "dot best" : "dot", x, y, RADIUS);
 }
 
-/* Not over the label of a point before it. */
+/* Returns whether a label would not cover that of an earlier point. */
 static bool has_room(const struct plane *plane,
                      const struct pen_report_series *series, size_t index)
 {
@@ -85,7 +85,7 @@ static bool has_room(const struct plane *plane,
     return true;
 }
 
-/* To the lower left: nothing is there of what the front beats. */
+/* Draws a label to the lower left, where the front has no points. */
 static void draw_label(const struct plane *plane,
                        const struct pen_report_series *series, size_t index)
 {

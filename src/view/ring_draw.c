@@ -333,7 +333,7 @@ static void draw_legend(struct pen__canvas *canvas,
                              samples[i].words);
 }
 
-/* The axis counts from the beginning of the run. */
+/* Draws the axis, which counts from the beginning of the run. */
 static void draw_axis(struct pen__canvas *canvas, const struct drawing *drawing)
 {
     double range = drawing->to_sec - drawing->from_sec;

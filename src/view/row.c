@@ -67,8 +67,9 @@ static double label_size(const struct row *row, const struct pen__cell *cell)
 }
 
 /*
- * Width of the label in this cell; 0 when it has none: there is no room for
- * the widest, and a row of which only some cells have labels looks broken.
+ * Returns the width of the label in this cell, 0 for none: when the widest does
+ * not fit, no cell of the row has one, since a row with some labels looks
+ * broken.
  */
 static double label_width(const struct row *row, const struct pen__cell *cell,
                           char label[PEN__LABEL_SIZE])
@@ -86,7 +87,7 @@ static double label_width(const struct row *row, const struct pen__cell *cell,
     return width > room ? 0 : width;
 }
 
-/* On both sides of the label, so that it stays easy to read. */
+/* Hatches on both sides of the label, so that it stays easy to read. */
 static void hatch_cells(const struct row *row)
 {
     const struct pen__cell *cell = NULL;
@@ -151,7 +152,7 @@ static double foot_weight(const struct pen__page *page)
     return fmin(1.4, page->cell_height * 0.1);
 }
 
-/* A heavy foot for the second copy of the model. */
+/* Draws a heavy foot for the second copy of the model. */
 static void underline_up_copy(const struct row *row)
 {
     const struct pen__cell *cell = NULL;
@@ -205,7 +206,7 @@ static void mark_cells(const struct row *row)
     }
 }
 
-/* The memory of the rank as a staircase under its cells. */
+/* Draws the memory of the rank as a staircase under its cells. */
 static void draw_curve(const struct row *row)
 {
     const struct pen__page *page = row->page;

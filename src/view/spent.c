@@ -15,7 +15,7 @@ const char *const pen_spent_names[PEN_SPENTS] = {
 #undef SPENT_NAME
 };
 
-/* Which part the work of an op belongs to. */
+/* Returns the part that the work of an op belongs to. */
 static enum pen_spent_part part_of(unsigned kind)
 {
     switch (pen_op_info(kind)->op_class) {

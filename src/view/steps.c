@@ -16,7 +16,7 @@ struct list {
     size_t capacity;
 };
 
-/* The place of this step, where it is or would be. */
+/* Returns the place of this step, where it is or would be. */
 static size_t place_of(const struct list *list, uint32_t number)
 {
     size_t low = 0;

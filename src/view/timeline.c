@@ -49,7 +49,7 @@ static pen_status draw_items(const struct pen_picture_item *items, size_t count,
     return status;
 }
 
-/* Only what can be drawn, or written for Perfetto. */
+/* Refuses names of files that can neither be drawn nor written for Perfetto. */
 static pen_status check_name(const char *path, struct pen_text *why)
 {
     if (pen__ends_in(path, ".json"))

@@ -16,7 +16,7 @@ struct items {
     uint32_t num_replicas;
 };
 
-/* The ops of the chain that decided the step which are of this replica. */
+/* Adds the replica's ops of the chain that decided the step. */
 static pen_status add_path(const struct pen_view *view, uint32_t replica,
                            struct pen_timing *timing)
 {
@@ -126,7 +126,7 @@ pen_status pen_view_draw(const struct pen_view *view, const char *path,
     return status;
 }
 
-/* How many ops of the chain that decided the step are of each replica. */
+/* Counts the ops of each replica in the chain that decided the step. */
 static uint64_t *count_chain(const struct pen_view *view)
 {
     const struct pen__chain *chain = &view->findings.chain;

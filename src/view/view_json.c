@@ -8,7 +8,7 @@ static uint32_t rank_at(const struct pen_view *view, uint32_t line)
     return view->lines.ranks[line];
 }
 
-/* Seconds that only a prediction has. */
+/* Returns the seconds, or null without a prediction. */
 static json_t *predicted(const struct pen_view *view, double sec)
 {
     return view->timing == NULL ? json_null() : json_real(sec);

@@ -132,7 +132,9 @@ static void fill_cells(struct pen__canvas *canvas,
         pen__fill(canvas);
 }
 
-/* The chain that decided how long the step took, as far as it is here. */
+/*
+ * Draws the part of the chain that decided the step which is in this picture.
+ */
 static void draw_chain(struct pen__canvas *canvas,
                        const struct picture *picture, uint32_t index)
 {

@@ -209,7 +209,10 @@ static size_t bytes(const void *state)
 
 /* ---- numbers of a few bits ---- */
 
-/* Number `index` of those that have `width` bits each; to[] is 0 there. */
+/*
+ * Puts the number `index` of those that have `width` bits each; to[] is 0
+ * there.
+ */
 static void put(unsigned char *to, size_t index, uint32_t width, uint32_t value)
 {
     size_t bit = index * width, last = (bit + width - 1) / 8;
@@ -259,7 +262,7 @@ static void write_codes(const float *values, size_t count, unsigned char *to)
                 (uint32_t) !(fabsf(values[i]) < middle));
 }
 
-/* The values of a chunk, as all members read them. */
+/* Reads the values of a chunk, as all members read them. */
 static void read_values(const struct shape *shape, const unsigned char *from,
                         size_t picked, float *values)
 {

@@ -33,8 +33,8 @@ static const struct pen_sync_option options[] = {
 };
 
 /*
- * The time of a mean, in passes over it: some that move memory, and the
- * products, for each rank. Measured: bench/compress.
+ * The time of a mean on each rank, in passes over it: those that move memory,
+ * and the products. Measured: bench/compress.
  */
 static const double passes = 0.85;
 static const double passes_per_rank = 0.15;

@@ -122,7 +122,7 @@ static size_t bytes(const void *state)
     return (it->setting.count + it->num_sent) * sizeof(float);
 }
 
-/* Where the block of a step begins in its tensor. */
+/* Returns where the block of a step begins in its tensor. */
 static size_t start_of(const struct random_block *it, const struct block *block,
                        uint64_t step)
 {
@@ -132,7 +132,7 @@ static size_t start_of(const struct random_block *it, const struct block *block,
     return (size_t)(pen_random_unit(&random) * (double)block->count);
 }
 
-/* The two parts of a block that wraps; the second may be empty. */
+/* Return the two parts of a block that wraps; the second may be empty. */
 static size_t part_before_end(const struct block *block, size_t start)
 {
     size_t left = block->count - start;

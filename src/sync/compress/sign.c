@@ -27,7 +27,9 @@ struct code {
     uint32_t words[]; /* bit j of a word: value j is negative */
 };
 
-/* Vector code is made of loops over all bits of a word. */
+/*
+ * The masks of a word: compilers make vector code of loops over all its bits.
+ */
 static const uint32_t bits[WORD] = PEN_EACH_BIT;
 
 static size_t num_words(size_t count)
@@ -51,7 +53,7 @@ static size_t word_length(size_t count, size_t first)
     return count - first < WORD ? count - first : WORD;
 }
 
-/* error += given; the sum of its squares. */
+/* Adds the given values to the error; returns the sum of its squares. */
 static double fold_part(const float *restrict given, float *restrict error,
                         size_t count)
 {
@@ -72,7 +74,7 @@ static double fold_part(const float *restrict given, float *restrict error,
     return sum;
 }
 
-/* In parts: few enough squares for floats. */
+/* Folds in parts, so that a float can sum their squares. */
 static double fold(const float *given, float *error, size_t count)
 {
     double sum = 0;
@@ -82,7 +84,7 @@ static double fold(const float *given, float *error, size_t count)
     return sum;
 }
 
-/* The signs of a word; what they leave of its values. */
+/* Takes the signs of a word, and leaves the rest of its values. */
 static uint32_t take_signs(float *error, size_t count, float scale)
 {
     uint32_t word = 0;

@@ -76,7 +76,7 @@ static void states(struct pen_sync *sync, struct pen_sync_states *out)
     pen_average_states(sync->average, out);
 }
 
-/* They all have it. */
+/* All replicas have the model. */
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_sync_read_weights(sync->setting, out);

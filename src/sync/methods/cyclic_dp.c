@@ -86,7 +86,7 @@ static size_t bytes(const struct pen_sync *sync)
 
 /* ---- the ring ---- */
 
-/* The chunk that a replica sends in a hop. */
+/* Returns the chunk that a replica sends in a hop. */
 static float *chunk_of(const struct pen_sync *sync, uint32_t replica,
                        uint32_t hop, size_t *count)
 {
@@ -165,7 +165,9 @@ static void settle(struct pen_sync *sync)
 
 /* ---- steps ---- */
 
-/* The mean of the step before comes, the gradient of this one goes. */
+/*
+ * Receives the mean of the previous step, and sends the gradient of this one.
+ */
 static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
 {
     float share = 1.0f / (float)sync->setting->peers->size;
@@ -183,7 +185,7 @@ static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
     set_out(sync);
 }
 
-/* It is the step of the gradient of the step before. */
+/* Steps with the gradient of the previous step. */
 static void local_step(struct pen_sync *sync, const struct pen_sync_step *at)
 {
     struct pen_sync_step before = {at->step - 1, at->learning_rate};
@@ -197,7 +199,7 @@ static void states(struct pen_sync *sync, struct pen_sync_states *out)
                                sync->setting->count);
 }
 
-/* They all have it. */
+/* All replicas have the model. */
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_sync_read_weights(sync->setting, out);

@@ -82,7 +82,7 @@ static size_t bytes(const struct pen_sync *sync)
            pen_average_bytes(sync->average);
 }
 
-/* D_i of one weight, when the mean is there. */
+/* Returns D_i of one weight, after the mean has come. */
 static float others(const struct pen_sync *sync,
                     const struct pen_sync_tensor *tensor, size_t k)
 {
@@ -153,7 +153,7 @@ static void states(struct pen_sync *sync, struct pen_sync_states *out)
     pen_average_states(sync->average, out);
 }
 
-/* Where the base goes next: the mean of the replicas. */
+/* The model is where the base moves next: the mean of the replicas. */
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_average_wait(sync->average);

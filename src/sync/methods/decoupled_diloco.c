@@ -74,8 +74,10 @@ static bool is_partial(const double *values, uint32_t num_replicas)
     return values[QUORUM] > 0 && values[QUORUM] < num_replicas;
 }
 
-/* With a quorum below all a word to the leader and one from it are sent too, if
- * no replica is late. */
+/*
+ * With a quorum below all replicas, a word to the leader and one from it are
+ * sent in addition, if no replica is late.
+ */
 static void cost(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out)
 {
@@ -223,7 +225,10 @@ static void go_on(struct pen_sync *sync)
         end_round(sync);
 }
 
-/* Grace windows end without a message: it looks at the clock, too. */
+/*
+ * Waits. A grace window ends without a message, so this looks at the clock,
+ * too.
+ */
 static void wait_until(struct pen_sync *sync, bool (*is_done)(void *context))
 {
     const int64_t second_ns = 1000000000;

@@ -59,14 +59,14 @@ static uint32_t slowest_of(const struct pen_sync *server)
     return worker;
 }
 
-/* From `at` to the next push of a worker. */
+/* Returns the time from `at` to the next push of a worker. */
 static int64_t until_push(const struct pace *pace, int64_t at)
 {
     int64_t late = (at - pace->last_ns) % pace->between_ns;
     return late == 0 ? 0 : pace->between_ns - late;
 }
 
-/* r; with the same waiting the fewest. */
+/* Chooses r: among equal waits the smallest. */
 static uint64_t choose(const struct paces *paces, const struct pace *fast,
                        const struct pace *slow)
 {

@@ -180,7 +180,7 @@ static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
 
 /* ---- EAMSGD's own step ---- */
 
-/* The weights come back from the point ahead; velocity is delta v here. */
+/* Moves the weights back from the point ahead; velocity is delta v here. */
 static void local_step(struct pen_sync *sync, const struct pen_sync_step *at)
 {
     const struct pen_sync_setting *setting = sync->setting;

@@ -62,8 +62,10 @@ struct pen_sync {
     uint64_t intervals[2]; /* of means of the moments; 0: there are none */
 };
 
-/* The moments go uncompressed, whatever the weights do: `moments` of them, on
- * average, with each mean of the weights. */
+/*
+ * Computes the cost. Moments are sent uncompressed, whatever the compressor of
+ * the weights: `moments` of them, on average, with each mean of the weights.
+ */
 static void cost_with(const struct pen_sync_case *of,
                       const struct pen_mean_cost *mean, double moments,
                       struct pen_sync_cost *out)

@@ -207,7 +207,7 @@ static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
     pen_sync_write_gradients(sync->setting, sync->vector);
 }
 
-/* They all have it. */
+/* All replicas have the model. */
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_sync_read_weights(sync->setting, out);

@@ -105,7 +105,10 @@ static size_t bytes(const struct pen_sync *sync)
 
 /* ---- steps ---- */
 
-/* At least one step is exact, or there would be no v. */
+/*
+ * Freezes v when it is due, after at least one exact step, without which there
+ * would be no v.
+ */
 static void freeze_when_due(struct pen_sync *sync, uint64_t step)
 {
     double share = sync->setting->options.at[FREEZE];
@@ -179,7 +182,7 @@ static void states(struct pen_sync *sync, struct pen_sync_states *out)
     pen_average_states(sync->coded, out);
 }
 
-/* They all have it. */
+/* All replicas have the model. */
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_sync_read_weights(sync->setting, out);

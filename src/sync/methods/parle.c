@@ -243,7 +243,7 @@ static void settle(struct pen_sync *sync)
 
 /* ---- the paper's form ---- */
 
-/* 1 / gamma, or 1 / rho, of a step. */
+/* Returns 1 / gamma, or 1 / rho, of a step. */
 static double paper_force(const struct pen_sync *sync, double first,
                           double least, uint64_t step)
 {
@@ -284,7 +284,7 @@ static void paper_step(struct pen_sync *sync, const struct pen_sync_step *at)
     }
 }
 
-/* The anchor moves, and with it the iterate. vector[] is what is sent. */
+/* Moves the anchor, and with it the iterate. vector[] is sent. */
 static void paper_move(struct pen_sync *sync, const struct pen_sync_step *at,
                        bool sends_moves)
 {
@@ -329,7 +329,7 @@ static struct pen_sync of_island(struct pen_sync_island *it, float *vector)
                                                            : NULL};
 }
 
-/* Anchor, running mean and iterate are the same when a round begins. */
+/* Begins a round: anchor, running mean and iterate are the same. */
 static void island_begin(struct pen_sync_island *it)
 {
     pen_sync_read_weights(it->setting, it->own[OWN_ANCHOR]);
@@ -371,7 +371,7 @@ static const struct pen_sync_islands islands = {.num_vectors = 1,
 
 /* ---- the code's form ---- */
 
-/* gamma, or rho, when t has counted `steps`. */
+/* Returns gamma, or rho, when t has counted `steps`. */
 static float code_force(const struct pen_sync *sync, double first, double most,
                         uint64_t steps)
 {
@@ -406,7 +406,7 @@ static void code_step(struct pen_sync *sync, const struct pen_sync_step *at)
     }
 }
 
-/* y moves, and the anchor goes where it is. */
+/* Moves y, and the anchor to the same place. */
 static void code_move(struct pen_sync *sync, const struct pen_sync_step *at)
 {
     const struct pen_sync_setting *setting = sync->setting;

@@ -157,7 +157,9 @@ static size_t bytes(const struct pen_sync *sync)
 
 /* ---- pushing ---- */
 
-/* The own share stays in x, and may not change before add(). */
+/*
+ * Pushes shares. The own share stays in x, which may not change before add().
+ */
 static void push(struct pen_sync *sync, uint64_t step)
 {
     struct pen_group *peers = sync->setting->peers;
@@ -230,7 +232,7 @@ static void write_quotient(struct pen_sync *sync)
 
 /* ---- hooks ---- */
 
-/* The step changes x. */
+/* Adds the terms before the step, which changes x. */
 static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
 {
     (void)at;

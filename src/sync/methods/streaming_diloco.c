@@ -39,8 +39,10 @@ struct pen_sync {
     float mix;
 };
 
-/* Left out: the heads of a compressor's messages, of which there are P times
- * as many. */
+/*
+ * Computes the cost without the heads of a compressor's messages, of which
+ * there are P times as many.
+ */
 static void cost(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out)
 {
@@ -128,7 +130,10 @@ static void settle(struct pen_sync *sync)
     pen_outer_settle(&sync->outer);
 }
 
-/* A fragment that was under way has its D in moved[], and waits no more. */
+/*
+ * Adds the states. A fragment that was under way has its D in moved[], and
+ * waits no more.
+ */
 static void states(struct pen_sync *sync, struct pen_sync_states *out)
 {
     pen_sync_states_add_vector(out, "moved", true, sync->outer.moved,
