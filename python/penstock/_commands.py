@@ -341,7 +341,8 @@ def predict(
     use_distributed_optimizer: the same as --sharding zero1
     sharding: over replicas: none, zero1, zero2 or zero3; when not given, the first but none
         that the target has
-    sequence_parallel: also split norms over tp; on unless the target cannot do it
+    sequence_parallel: also split norms over tp; when not given, as the target does it: penstock
+        does not
     blocks: blocks of each stage, as 1,2,2,3; as even as possible when not given
     pipeline_model_parallel_layout: the same in Megatron's notation, as 'Et*2|(t*2|)*34,tL'
     from_megatron: a Megatron-LM command line, from which to take the layout, and the model if

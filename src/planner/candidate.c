@@ -26,15 +26,17 @@ bool pen_candidate_is_same(const struct pen_candidate *a,
                            const struct pen_candidate *b)
 {
     return pen_candidate_is_same_layout(a, b) && a->recompute == b->recompute &&
-           a->recipe.modules == b->recipe.modules;
+           a->recipe.modules == b->recipe.modules &&
+           a->cuts_rows == b->cuts_rows;
 }
 
 /* Messages inside layers are cut over tp, too, where the runtime can. */
-static bool has_sequence_parallel(const struct pen_setting *setting,
-                                  const struct pen_candidate *candidate)
+bool pen_candidate_has_sequence_parallel(const struct pen_setting *setting,
+                                         const struct pen_candidate *candidate)
 {
     return candidate->degrees[PEN_DEGREE_TP] > 1 &&
-           pen_target_has_sequence_parallel(setting->target);
+           (candidate->cuts_rows ||
+            pen_target_has_sequence_parallel(setting->target));
 }
 
 static struct pen_plan *create_plan(const struct pen_setting *setting,
@@ -51,7 +53,8 @@ static struct pen_plan *create_plan(const struct pen_setting *setting,
     plan->micro_batch = candidate->micro_batch;
     plan->num_microbatches = candidate->num_microbatches;
     plan->sharding = candidate->sharding;
-    plan->has_sequence_parallel = has_sequence_parallel(setting, candidate);
+    plan->has_sequence_parallel =
+        pen_candidate_has_sequence_parallel(setting, candidate);
     plan->expert_tp = candidate->expert_tp;
     plan->recipe = candidate->recipe;
     plan->logical_replicas =
@@ -232,6 +235,8 @@ void pen_candidate_print(const struct pen_candidate *candidate,
     if (candidate->expert_tp != 0)
         pen_text_add(out, "etp %u ", candidate->expert_tp);
     pen_text_add(out, "micro-batch %u", candidate->micro_batch);
+    if (candidate->cuts_rows)
+        pen_text_add_string(out, " sequence-parallel");
     if (candidate->degrees[PEN_DEGREE_PP] > 1)
         pen_text_add(out, " %s", candidate->generator->name);
     if (candidate->recompute != PEN_RECOMPUTE_NONE) {

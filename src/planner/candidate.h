@@ -15,6 +15,7 @@ struct pen_candidate {
     enum pen_recompute recompute;
     enum pen_sharding sharding;
     const struct pen_generator *generator;
+    bool cuts_rows;     /* of norms over tp, where the target can do without */
     uint32_t expert_tp; /* as of a plan, and so is the recipe */
     struct pen_recipe recipe;
 };
@@ -42,6 +43,10 @@ bool pen_candidate_is_same(const struct pen_candidate *a,
                            const struct pen_candidate *b);
 bool pen_candidate_is_same_layout(const struct pen_candidate *a,
                                   const struct pen_candidate *b);
+
+/* Whether its plan has sequence parallelism. */
+bool pen_candidate_has_sequence_parallel(const struct pen_setting *setting,
+                                         const struct pen_candidate *candidate);
 
 /*
  * The plan of a candidate, without a name of model and cluster. Free it with

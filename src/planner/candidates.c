@@ -274,8 +274,7 @@ static void measure(struct space *space, struct choice *choice)
     probe->recipe = candidate->recipe;
     probe->micro_batch = candidate->micro_batch;
     probe->has_sequence_parallel =
-        candidate->degrees[PEN_DEGREE_TP] > 1 &&
-        pen_target_has_sequence_parallel(space->setting->target);
+        pen_candidate_has_sequence_parallel(space->setting, candidate);
     double joules[PEN_LAYER_CLASSES] = {0};
     for (uint32_t group = 0; group < space->setting->cluster->num_groups;
          group++) {
@@ -316,8 +315,17 @@ static bool choose_recompute(struct space *space, struct choice *choice,
         return true;
     choice->candidate.recompute = recompute;
     choice->candidate.recipe.modules = modules;
-    measure(space, choice);
-    return choose_depth(space, choice);
+    for (int rows = 0; rows < 2; rows++) {
+        choice->candidate.cuts_rows = rows == 1;
+        if (rows == 1 &&
+            !pen_target_may_cut_rows(space->setting, &choice->candidate))
+            break;
+        measure(space, choice);
+        if (!choose_depth(space, choice))
+            return false;
+    }
+    choice->candidate.cuts_rows = false;
+    return true;
 }
 
 static bool choose_recomputation(struct space *space, struct choice *choice)

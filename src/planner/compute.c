@@ -287,7 +287,8 @@ static double stage_message_sec(const struct pen_compute *compute,
     double sum = 0;
     for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
         sum += message_sec(compute, stage, i, PEN_PASS_FORWARD) +
-               message_sec(compute, stage, i, PEN_PASS_INPUT);
+               message_sec(compute, stage, i, PEN_PASS_INPUT) +
+               message_sec(compute, stage, i, PEN_PASS_WEIGHT);
     return sum;
 }
 
@@ -393,6 +394,7 @@ void pen_compute_stage(const struct pen_compute *compute,
         add_measured(mode, has_whole_backward, &sum);
         sum.forward_sec += message_sec(compute, stage, layer, PEN_PASS_FORWARD);
         sum.input_sec += message_sec(compute, stage, layer, PEN_PASS_INPUT);
+        sum.weight_sec += message_sec(compute, stage, layer, PEN_PASS_WEIGHT);
         if (is_counted(compute, stage->recompute))
             sum.input_sec += again_sec(compute, layer, mode);
     }

@@ -28,6 +28,7 @@ struct pen_compute {
                                one that pen_compute_share_layers() made, */
     uint32_t context_ranks; /* likewise: that share a sequence, */
     uint32_t expert_ranks;  /* or that experts are dealt out over */
+    bool cuts_rows;         /* over tensor_ranks: sequence parallelism */
     bool is_sharded;        /* each of them steps its share */
     bool sends_messages;    /* inside layers: seconds are without them */
 };

@@ -32,11 +32,34 @@ double pen__layer_blend(double device_sec, double host_sec)
                             fourth_power(host_sec / most)));
 }
 
+/* Each rank sends its part of the rows to all others, or results for theirs. */
+static double round_time(const struct pen__layer *layer, double bytes)
+{
+    const struct pen_cluster *cluster = layer->setting->cluster;
+    double slowest = 0, sent = bytes * (layer->tp - 1) / layer->tp;
+    for (uint64_t apart = 1; apart < (uint64_t)layer->tp; apart *= 2)
+        slowest = fmax(
+            slowest,
+            pen_message_latency(cluster, layer->device, apart) +
+                sent / pen_message_bandwidth(cluster, layer->device, apart));
+    return slowest + pen_bytes_time(layer->device, 2 * sent);
+}
+
+/* Gradients of weights gather rows once more. */
+static double backward_sums(const struct pen__layer *layer, double sums)
+{
+    bool gathers_again =
+        layer->setting->target == PEN_TARGET_PENSTOCK && layer->rows_tp > 1;
+    return gathers_again ? 1.5 * sums : sums;
+}
+
 /* This program's ranks exchange sums at distances 1, 2, 4, ... and add them. */
 static double exchange_time(const struct pen__layer *layer, double bytes)
 {
     const struct pen_cluster *cluster = layer->setting->cluster;
     double sec = 0;
+    if (layer->rows_tp > 1)
+        return 2 * round_time(layer, bytes);
     for (uint64_t apart = 1; apart < (uint64_t)layer->tp; apart *= 2)
         sec += pen_message_latency(cluster, layer->device, apart) +
                bytes / pen_message_bandwidth(cluster, layer->device, apart) +
@@ -214,8 +237,9 @@ static void time_block(const struct pen__layer *layer,
     add_pass(layer, &weight, &of_weight);
     double input_busy_sec = back.busy_sec + back.expert_busy_sec;
     join_pass(&of_weight, &back);
-    double tensor[2] = {tensor_time(layer, layer->parts, &ahead.host_sec),
-                        tensor_time(layer, layer->parts, &back.host_sec)};
+    double tensor[2] = {
+        tensor_time(layer, layer->parts, &ahead.host_sec),
+        tensor_time(layer, backward_sums(layer, layer->parts), &back.host_sec)};
     capture(layer, &ahead);
     capture(layer, &back);
     double context[2] = {context_time(layer, 1), context_time(layer, 2)};

@@ -186,6 +186,9 @@ static double kept_bytes(const struct pen__layer *layer,
     return sum_stash(&stash);
 }
 
+/* Rooms for rows of all tensor-parallel ranks, as in tensor_rank.c. */
+#define GATHERED_STREAMS 5
+
 void pen__layer_fill_bytes(const struct pen__layer *layer,
                            enum pen_recompute recompute,
                            struct pen_layer_bytes *out)
@@ -204,6 +207,9 @@ void pen__layer_fill_bytes(const struct pen__layer *layer,
                        layer->cp * PAIR_WORK_BYTES);
     /* Shares of the gradients of keys and values, own ones and of others. */
     out->working_bytes += (uint64_t)(2 * layer->tokens * gathered_bytes(layer));
+    if (layer->setting->target == PEN_TARGET_PENSTOCK && layer->rows_tp > 1)
+        out->working_bytes += (uint64_t)(GATHERED_STREAMS * layer->tokens *
+                                         layer->hidden * layer->element);
     /* Gradients of the widest array and of what flows through. */
     out->working_bytes += (uint64_t)(layer->tokens *
                                      (pen__layer_up_width(layer, layer->inner) +

@@ -133,6 +133,7 @@ static void open_compute(const struct pen_setting *setting,
                              .num_members = plan->degrees[PEN_DEGREE_DP] *
                                             plan->degrees[PEN_DEGREE_CP],
                              .tensor_ranks = plan->degrees[PEN_DEGREE_TP],
+                             .cuts_rows = plan->has_sequence_parallel,
                              .expert_ranks = plan->degrees[PEN_DEGREE_EP],
                              .context_ranks = plan->degrees[PEN_DEGREE_CP],
                              .sends_messages = setting->sends_inside,

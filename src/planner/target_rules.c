@@ -96,6 +96,14 @@ bool pen_target_has_sequence_parallel(enum pen_target target)
     return target != PEN_TARGET_DEEPSPEED && target != PEN_TARGET_PENSTOCK;
 }
 
+bool pen_target_may_cut_rows(const struct pen_setting *setting,
+                             const struct pen_candidate *candidate)
+{
+    uint32_t tp = candidate->degrees[PEN_DEGREE_TP];
+    uint64_t rows = (uint64_t)candidate->micro_batch * setting->sequence;
+    return setting->target == PEN_TARGET_PENSTOCK && tp > 1 && rows % tp == 0;
+}
+
 uint64_t pen_target_node_size(const struct pen_cluster *cluster)
 {
     uint64_t all = pen_cluster_num_devices(cluster);
@@ -188,6 +196,15 @@ static pen_status check_sequence(const struct pen_setting *setting,
     uint64_t pieces = (uint64_t)tp * (cp > 1 ? 2 * (uint64_t)cp : 1);
     if (setting->target == PEN_TARGET_DEEPSPEED)
         pieces = 1;
+    if (candidate->cuts_rows && !pen_target_may_cut_rows(setting, candidate)) {
+        pen_why(why,
+                "--sequence-parallel with tp %u: %s needs several ranks that "
+                "share the %" PRIu64 " tokens of a micro-batch equally",
+                candidate->degrees[PEN_DEGREE_TP],
+                pen_target_names[setting->target],
+                (uint64_t)candidate->micro_batch * setting->sequence);
+        return PEN_INVALID;
+    }
     if (setting->sequence % pieces == 0)
         return PEN_OK;
     pen_why(why,

@@ -30,6 +30,10 @@ pen_status pen_target_check(const struct pen_setting *setting,
 /* Whether ranks that share tensors share the rows of norms, too. */
 bool pen_target_has_sequence_parallel(enum pen_target target);
 
+/* Whether a plan for a target that can do without it may have it. */
+bool pen_target_may_cut_rows(const struct pen_setting *setting,
+                             const struct pen_candidate *candidate);
+
 /* Devices that the innermost links join: those that may share tensors. */
 uint64_t pen_target_node_size(const struct pen_cluster *cluster);
 

@@ -42,6 +42,12 @@ uint64_t pen_tensor_rank_share(const struct pen_compute *compute,
     return share(compute, count, 0);
 }
 
+/* Rows between the products of layers, too (network/stream.h). */
+static bool cuts_rows(const struct pen_compute *compute)
+{
+    return compute->cuts_rows && num_ranks(compute) > 1;
+}
+
 /* ---- parameters ---- */
 
 /* The first rank of a group has these as they are. */
@@ -138,7 +144,8 @@ struct wide_bytes {
     struct wide stash;
     struct wide hold;
     struct wide scratch;
-    struct wide added; /* of scratch: rooms for what partners send */
+    struct wide held; /* added to the hold: gathered rows, where rows are cut */
+    struct wide added; /* to the scratch: rooms for what partners send */
 };
 
 /* A block, without the room for products of queries, keys and values apart. */
@@ -190,6 +197,25 @@ static struct wide_bytes wide_of(const struct pen_model *model,
     return block;
 }
 
+/*
+ * Where rows are cut, a rank has its part of all of these and rooms for whole
+ * ones, as src/network/stream.c gathers and scatters them.
+ */
+static struct wide_bytes wide_of_part(const struct pen_model *model,
+                                      enum pen_layer_kind kind)
+{
+    struct wide_bytes wide = {.added = {2, 0}}; /* results and received ones */
+    if (kind == PEN_LAYER_HEAD)
+        wide.added.stats = 9;
+    if (kind != PEN_LAYER_BLOCK)
+        return wide;
+    wide.held.streams = 2;  /* gradients of both halves */
+    wide.added.streams = 5; /* these, too, and outputs of a norm */
+    wide.added.streams += comes_apart(model);
+    wide.scratch.streams = model->has_qk_norm;
+    return wide;
+}
+
 static uint64_t bytes_of(const struct pen_compute *compute,
                          const struct wide *wide)
 {
@@ -200,18 +226,22 @@ static uint64_t bytes_of(const struct pen_compute *compute,
 uint64_t pen_tensor_rank_bytes(const struct pen_compute *compute,
                                uint64_t bytes, uint32_t streams)
 {
-    return share(compute, bytes, streams * stream_bytes(compute));
+    return share(compute, bytes,
+                 cuts_rows(compute) ? 0 : streams * stream_bytes(compute));
 }
 
 static void cut_bytes(const struct pen_compute *compute,
                       enum pen_layer_kind kind, enum pen_recompute recompute,
                       struct pen_profile_mode *mode)
 {
-    struct wide_bytes wide = wide_of(compute->model, kind, recompute);
+    struct wide_bytes wide = cuts_rows(compute)
+                                 ? wide_of_part(compute->model, kind)
+                                 : wide_of(compute->model, kind, recompute);
     mode->stash_bytes =
         share(compute, mode->stash_bytes, bytes_of(compute, &wide.stash));
     mode->hold_bytes =
-        share(compute, mode->hold_bytes, bytes_of(compute, &wide.hold));
+        share(compute, mode->hold_bytes, bytes_of(compute, &wide.hold)) +
+        bytes_of(compute, &wide.held);
     mode->scratch_bytes =
         share(compute, mode->scratch_bytes, bytes_of(compute, &wide.scratch)) +
         bytes_of(compute, &wide.added);
@@ -249,8 +279,11 @@ static void cut_seconds(const struct pen_compute *compute,
 {
     for (int pass = 0; pass < PEN_PASSES; pass++) {
         double *sec = &mode->passes[pass].median_sec;
-        double whole = sweep_sec(compute, profile) *
-                       num_sweeps(kind, recompute, (enum pen_layer_pass)pass);
+        double whole =
+            cuts_rows(compute)
+                ? 0
+                : sweep_sec(compute, profile) *
+                      num_sweeps(kind, recompute, (enum pen_layer_pass)pass);
         if (*sec > whole)
             *sec = whole + (*sec - whole) / num_ranks(compute);
     }
@@ -264,6 +297,8 @@ void pen_tensor_rank_cut(const struct pen_compute *compute,
     for (int kind = 0; kind < PEN_LAYER_KINDS; kind++) {
         struct pen_profile_layer *layer = &profile->layers[kind];
         cut_parameters(compute, (enum pen_layer_kind)kind, layer);
+        if (cuts_rows(compute))
+            layer->output_bytes = share(compute, layer->output_bytes, 0);
         for (int i = 0; i < PEN_RECOMPUTES; i++) {
             if (!layer->modes[i].is_there)
                 continue;
@@ -295,6 +330,50 @@ static uint32_t num_sums(enum pen_layer_kind kind, enum pen_recompute recompute,
     return pass == PEN_PASS_FORWARD ? 2 : 0;
 }
 
+/* Products read the outputs of a norm and the gradients of their results. */
+static uint32_t num_gathers(const struct pen_compute *compute,
+                            enum pen_layer_kind kind,
+                            enum pen_recompute recompute,
+                            enum pen_layer_pass pass)
+{
+    const bool is_block = kind == PEN_LAYER_BLOCK;
+    const bool reads_norm = kind != PEN_LAYER_EMBEDDING;
+    const uint32_t weight = is_block ? 2 : 1;
+    uint32_t input = is_block ? 2 : 0;
+    if (is_block && recompute == PEN_RECOMPUTE_FULL)
+        input += 2;
+    if (is_block && recompute == PEN_RECOMPUTE_SELECTIVE)
+        input += pen_recomputed_of(recompute, compute->modules).wide;
+    switch (pass) {
+    case PEN_PASS_FORWARD:
+        return reads_norm ? weight : 0;
+    case PEN_PASS_INPUT:
+        return input;
+    case PEN_PASS_WEIGHT:
+        return weight;
+    case PEN_PASS_BACKWARD:
+        return input + weight;
+    case PEN_PASSES:
+        break;
+    }
+    return 0;
+}
+
+/* Each member sends to each other one its part of the rows, in one round. */
+struct pen_tensor_messages
+pen_tensor_rank_rounds(const struct pen_compute *compute,
+                       enum pen_layer_kind kind, enum pen_recompute recompute,
+                       enum pen_layer_pass pass)
+{
+    if (!cuts_rows(compute))
+        return (struct pen_tensor_messages){.count = 0};
+    uint32_t gathers = num_gathers(compute, kind, recompute, pass);
+    return (struct pen_tensor_messages){
+        .count = gathers + num_sums(kind, recompute, pass),
+        .num_gathers = gathers,
+        .bytes = (double)stream_bytes(compute) / num_ranks(compute)};
+}
+
 struct pen_tensor_messages
 pen_tensor_rank_messages(const struct pen_compute *compute,
                          enum pen_layer_kind kind, enum pen_recompute recompute,
@@ -306,6 +385,8 @@ pen_tensor_rank_messages(const struct pen_compute *compute,
         return (struct pen_tensor_messages){.count = 1,
                                             .bytes = 3.0 * sizeof(float) *
                                                      (double)num_rows(compute)};
+    if (cuts_rows(compute))
+        return (struct pen_tensor_messages){.count = 0};
     return (struct pen_tensor_messages){.count =
                                             num_sums(kind, recompute, pass),
                                         .bytes = (double)stream_bytes(compute),
@@ -331,6 +412,20 @@ void pen_tensor_rank_sends(const struct pen_compute *compute,
         out->rounds[i] = round;
 }
 
+/* Parts go to all others at once; the own one is copied, or others added. */
+static double rounds_sec(const struct pen_compute *compute,
+                         const struct pen_tensor_messages *sent)
+{
+    const struct pen_profile *profile = compute->profile;
+    double others = num_ranks(compute) - 1;
+    double part_sec = sweep_sec(compute, profile) / num_ranks(compute);
+    double round = profile->link.latency_sec +
+                   others * sent->bytes / profile->link.bytes_per_sec;
+    return sent->count * round +
+           (sent->num_gathers + (sent->count - sent->num_gathers) * others) *
+               part_sec;
+}
+
 double pen_tensor_rank_sec(const struct pen_compute *compute,
                            enum pen_layer_kind kind,
                            enum pen_recompute recompute,
@@ -344,5 +439,8 @@ double pen_tensor_rank_sec(const struct pen_compute *compute,
     double sec = profile->link.latency_sec +
                  sent.bytes / profile->link.bytes_per_sec +
                  (sent.is_added ? sweep_sec(compute, profile) : 0);
-    return num_partners(compute) * sent.count * sec;
+    struct pen_tensor_messages rounds =
+        pen_tensor_rank_rounds(compute, kind, recompute, pass);
+    return num_partners(compute) * sent.count * sec +
+           rounds_sec(compute, &rounds);
 }

@@ -9,7 +9,8 @@
  * which has the most: the others lack biases of sums and learnt positions.
  *
  * Products, heads, inner features and words are shared equally; norms and
- * whatever is as wide as the residual stream are on every rank.
+ * whatever is as wide as the residual stream are on every rank, unless rows are
+ * cut: then each has its part of the rows, and rooms for gathered ones.
  */
 
 /*
@@ -36,17 +37,28 @@ uint64_t pen_tensor_rank_share(const struct pen_compute *compute,
 uint64_t pen_tensor_rank_bytes(const struct pen_compute *compute,
                                uint64_t bytes, uint32_t streams);
 
-/* Messages of one pass of a layer to each of the log2 P partners of a rank. */
 struct pen_tensor_messages {
     uint32_t count;
-    double bytes;  /* of one */
+    uint32_t num_gathers; /* of count; results are added behind the others */
+    double bytes;         /* of one */
     bool is_added; /* as many numbers as the residual stream, both ends add */
 };
+
+/* Messages of one pass of a layer to each of the log2 P partners of a rank. */
 
 struct pen_tensor_messages
 pen_tensor_rank_messages(const struct pen_compute *compute,
                          enum pen_layer_kind kind, enum pen_recompute recompute,
                          enum pen_layer_pass pass);
+
+/*
+ * Where rows are cut: rounds, in each of which every rank sends a message to
+ * each other one.
+ */
+struct pen_tensor_messages
+pen_tensor_rank_rounds(const struct pen_compute *compute,
+                       enum pen_layer_kind kind, enum pen_recompute recompute,
+                       enum pen_layer_pass pass);
 
 /*
  * The same as a simulation sends them; additions have the rate of the profile,

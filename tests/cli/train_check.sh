@@ -51,6 +51,19 @@ make_plan context.json --cp 2 --pp 2 --dp 2 --global-batch-size 16
 run 0 "${train[@]}" --plan "$work/context.json" --check
 out_has "checked: the training would start on 8 ranks with 1f1b, 5 steps of 16 samples"
 
+sed 's/"num_key_value_heads": 1/"num_key_value_heads": 2/' \
+    "$work/config.json" >"$work/even.json"
+rows=(predict --model "$work/even.json" --cluster "$work/host.yaml"
+    --target penstock --seq-length 16 --global-batch-size 16 --sequence-parallel)
+even=("${train[@]}" --model "$work/even.json" --plan "$work/rows.json" --check)
+run 0 "${rows[@]}" --tp 2 --pp 2 --dp 2 -o "$work/rows.json"
+run 0 "${even[@]}"
+out_has "checked: the training would start on 8 ranks with 1f1b, 5 steps of 16 samples"
+run 1 "${even[@]}" --engine sleep:1ms
+err_has "--engine sleep:1ms does not send the gathered rows of --sequence-parallel"
+run 1 "${rows[@]}" --tp 1
+err_has "--sequence-parallel with tp 1: penstock needs several ranks"
+
 # Without a plan it is a check of this process.
 run 0 "${train[@]}" --check --log "$work/log.jsonl"
 out_has "checked: the training would start on 1 rank with 1f1b, 5 steps of 1 samples"

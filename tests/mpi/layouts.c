@@ -80,6 +80,7 @@ static bool cut(const struct pen_setting *setting, struct pen_plan *plan,
         .micro_batch = plan->micro_batch,
         .sequence = plan->sequence,
         .tensor_ranks = plan->degrees[PEN_DEGREE_TP],
+        .cuts_rows = plan->has_sequence_parallel,
         .context_ranks = plan->degrees[PEN_DEGREE_CP],
         .is_bf16 = profile.is_bf16,
         .optimizer = PEN_UPDATE_ADAM};
@@ -107,6 +108,7 @@ struct degrees {
     uint32_t cp;
     uint32_t dp;
     uint32_t pp;
+    bool cuts_rows;
 };
 
 static void add_layout(const struct pen_setting *setting,
@@ -127,6 +129,7 @@ static void add_layout(const struct pen_setting *setting,
     plan->degrees[PEN_DEGREE_TP] = degrees->tp;
     plan->degrees[PEN_DEGREE_CP] = degrees->cp;
     plan->degrees[PEN_DEGREE_DP] = dp;
+    plan->has_sequence_parallel = degrees->cuts_rows;
     plan->logical_replicas = dp;
     plan->micro_batch = micro_batch;
     plan->num_microbatches =
@@ -150,6 +153,8 @@ static void add_layouts(const struct pen_setting *setting,
                     bool is_alike =
                         (pp == 1 && schedule > 0) ||
                         (dp * degrees->cp == 1 && sharding > 0) ||
+                        (degrees->cuts_rows &&
+                         size * setting->sequence % degrees->tp != 0) ||
                         (degrees->cp > 1 && sharding > PEN_SHARDING_ZERO1) ||
                         (sharding == PEN_SHARDING_ZERO2 &&
                          setting->global_batch != (uint64_t)dp * size);
@@ -179,8 +184,9 @@ static void tell(const struct found *it, int number, const char *folder)
     struct pen_text why = PEN_TEXT_EMPTY;
     pen_text_add(&path, "%s/layout-%d.json", folder, number);
     require(pen_plan_save(plan, pen_text_string(&path), &why), &why);
-    printf("%d\ttp%u.cp%u.dp%u.pp%u.vpp%u\t%s\t%u\t%s\t%s\t%.3f\t%.3f\t%s\n",
-           number, plan->degrees[PEN_DEGREE_TP], plan->degrees[PEN_DEGREE_CP],
+    printf("%d\ttp%u%s.cp%u.dp%u.pp%u.vpp%u\t%s\t%u\t%s\t%s\t%.3f\t%.3f\t%s\n",
+           number, plan->degrees[PEN_DEGREE_TP],
+           plan->has_sequence_parallel ? "s" : "", plan->degrees[PEN_DEGREE_CP],
            plan->degrees[PEN_DEGREE_DP], plan->degrees[PEN_DEGREE_PP],
            plan->degrees[PEN_DEGREE_VPP], plan->schedule.name,
            plan->micro_batch, pen_recompute_names[plan->stages[0].recompute],
@@ -218,10 +224,13 @@ int main(int argc, char **argv)
             const uint32_t dp = ranks / (cut * pp);
             if (ranks % (cut * pp) != 0 || setting.global_batch % dp != 0)
                 continue;
-            if (model->num_heads % cut == 0 && model->num_kv_heads % cut == 0)
-                add_layouts(&setting, &(struct degrees){cut, 1, dp, pp});
+            for (int rows = 0; rows < 2; rows++)
+                if (model->num_heads % cut == 0 &&
+                    model->num_kv_heads % cut == 0 && cut > (uint32_t)rows)
+                    add_layouts(&setting,
+                                &(struct degrees){cut, 1, dp, pp, rows == 1});
             if (cut > 1 && setting.sequence % (2 * cut) == 0)
-                add_layouts(&setting, &(struct degrees){1, cut, dp, pp});
+                add_layouts(&setting, &(struct degrees){1, cut, dp, pp, false});
         }
     qsort(layouts, (size_t)num_layouts, sizeof *layouts, compare);
     for (int i = 0; i < num_layouts; i++)

@@ -48,6 +48,7 @@ struct split {
     uint32_t tensor;
     uint32_t context;
     uint32_t experts;
+    bool cuts_rows;
     struct pen_group *group;
 };
 
@@ -82,8 +83,11 @@ static struct pen_profile_layer measure(const struct layer *layer,
         options.experts = (struct pen_expert_share){.total = split->experts,
                                                     .group = split->group};
     if (split->tensor > 1)
-        options.tensor = (struct pen_tensor_share){
-            .total = split->tensor, .count = 1, .group = split->group};
+        options.tensor =
+            (struct pen_tensor_share){.total = split->tensor,
+                                      .count = 1,
+                                      .cuts_rows = split->cuts_rows,
+                                      .group = split->group};
     if (split->context > 1)
         options.context = (struct pen_context_share){.total = split->context,
                                                      .part = split->group->self,
@@ -134,6 +138,7 @@ static void compare(const struct layer *layer, struct split split,
                                   .micro_batch = BATCH,
                                   .sequence = SEQUENCE,
                                   .tensor_ranks = split.tensor,
+                                  .cuts_rows = split.cuts_rows,
                                   .context_ranks = split.context,
                                   .expert_ranks = split.experts};
     split.group = thread_world_group(world, member);
@@ -152,7 +157,7 @@ static void compare(const struct layer *layer, struct split split,
     expect_bytes(layer, "stash", mode->stash_bytes, taken->stash_bytes);
     expect_bytes(layer, "hold", mode->hold_bytes, taken->hold_bytes);
     expect_bytes(layer, "scratch", mode->scratch_bytes, taken->scratch_bytes);
-    if (split.context > 1)
+    if (split.context > 1 || split.cuts_rows)
         expect_bytes(layer, "output", derived->output_bytes, here.output_bytes);
     thread_world_free(world);
 }
@@ -174,6 +179,8 @@ static void ranks_keep_what_is_derived(void **state)
         struct pen_model *model = parse_model(configs[i]);
         for (uint32_t ranks = 2; ranks <= MOST_RANKS; ranks *= 2) {
             compare_layers(model, (struct split){.tensor = ranks}, 0);
+            compare_layers(
+                model, (struct split){.tensor = ranks, .cuts_rows = true}, 0);
             compare_layers(model, (struct split){.context = ranks}, ranks - 1);
         }
         pen_model_free(model);
@@ -278,6 +285,34 @@ static void a_rank_sends_four_sums_of_a_block(void **state)
     pen_model_free(model);
 }
 
+/* docs/running.md: so much of all ranks together, with sequence parallelism. */
+static void ranks_send_parts_of_rows(void **state)
+{
+    (void)state;
+    enum { RANKS = 4 };
+    struct pen_model *model = parse_model(configs[0]);
+    struct pen_compute compute = {.model = model,
+                                  .micro_batch = BATCH,
+                                  .sequence = SEQUENCE,
+                                  .cuts_rows = true,
+                                  .tensor_ranks = RANKS};
+    for (int mode = 0; mode < PEN_RECOMPUTES; mode++) {
+        double sum = 0;
+        for (uint32_t i = 0; i < model->num_layers; i++)
+            for (int pass = 0; pass < PEN_PASS_BACKWARD; pass++) {
+                struct pen_tensor_messages sent = pen_tensor_rank_rounds(
+                    &compute, pen_model_layer_kind(model, i),
+                    (enum pen_recompute)mode, (enum pen_layer_pass)pass);
+                sum += sent.count * sent.bytes * RANKS * (RANKS - 1);
+            }
+        double again = mode == PEN_RECOMPUTE_FULL ? 3 * BLOCKS : 0;
+        expect_close(4.0 * (RANKS - 1) * ROWS * HIDDEN *
+                         (10 * BLOCKS + 5 + again),
+                     sum, "bytes");
+    }
+    pen_model_free(model);
+}
+
 /* Keys and values of two chunks to each other part, per docs/running.md. */
 static void parts_send_keys_and_values(void **state)
 {
@@ -337,6 +372,11 @@ static void seconds_are_shared_and_messages_added(void **state)
     struct pen_cost cost;
     pen_compute_stage(&compute, &block, true, &cost);
     expect_close(0.2 + 0.8 / 4 + 2 * 2 * sum, cost.forward_sec, "a forward");
+    compute.cuts_rows = true;
+    double round = 1e-3 + 3 * stream / 1e6;
+    expect_close(10 * round + (6 * 1 + 4 * 3) * 0.1 / 4,
+                 pen_compute_tensor_sec(&compute, &block),
+                 "six gathers, each with a copy, and four scattered results");
     pen_model_free(model);
 }
 
@@ -346,6 +386,7 @@ int main(void)
         cmocka_unit_test(ranks_keep_what_is_derived),
         cmocka_unit_test(ranks_with_some_experts_keep_what_is_derived),
         cmocka_unit_test(a_rank_sends_four_sums_of_a_block),
+        cmocka_unit_test(ranks_send_parts_of_rows),
         cmocka_unit_test(parts_send_keys_and_values),
         cmocka_unit_test(experts_send_what_the_formula_has),
         cmocka_unit_test(experts_take_the_seconds_of_their_messages),

@@ -112,6 +112,34 @@ static void what_is_open_includes_what_is_given(void **state)
     release_setting(&setting);
 }
 
+/* Rows are cut where that is quicker or saves memory that is short. */
+static void rows_are_cut_where_it_helps(void **state)
+{
+    (void)state;
+    struct pen_setting setting =
+        make_setting("preset:gpt2-medium", "preset:h100-sxm*4",
+                     PEN_TARGET_PENSTOCK, 16, 1024);
+    const struct pen_plan_search_options options = {
+        .filter = {.degrees = {[PEN_DEGREE_TP] = 4}, .micro_batch = 4},
+        .top = 4};
+    struct pen_plan_ranking *ranking = search(&setting, &options);
+    const struct pen_plan_found *best = &ranking->found[0];
+    assert_true(best->plan->has_sequence_parallel);
+    struct pen_candidate whole = best->candidate;
+    struct pen_prediction prediction;
+    struct pen_plan *plan;
+    whole.cuts_rows = false;
+    assert_int_equal(PEN_OK, pen_candidate_predict(&setting, &whole, true,
+                                                   &plan, &prediction, NULL));
+    assert_false(plan->has_sequence_parallel);
+    assert_true(best->prediction.step_sec < prediction.step_sec);
+    assert_true(best->prediction.peak_bytes < prediction.peak_bytes);
+    pen_prediction_release(&prediction);
+    pen_plan_free(plan);
+    pen_plan_ranking_free(ranking);
+    release_setting(&setting);
+}
+
 /* Prime numbers of devices and layers: some devices stay idle. */
 static void devices_may_be_left_over(void **state)
 {
@@ -355,6 +383,7 @@ int main(void)
         cmocka_unit_test(a_ranking_is_ordered_and_fits),
         cmocka_unit_test(stages_that_have_room_do_not_recompute),
         cmocka_unit_test(what_is_open_includes_what_is_given),
+        cmocka_unit_test(rows_are_cut_where_it_helps),
         cmocka_unit_test(devices_may_be_left_over),
         cmocka_unit_test(a_front_trades_time_for_memory),
         cmocka_unit_test(fewer_devices_are_planned_too),

@@ -117,8 +117,11 @@ void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out)
     static const enum pen_degree order[] = {PEN_DEGREE_TP, PEN_DEGREE_CP,
                                             PEN_DEGREE_PP, PEN_DEGREE_VPP,
                                             PEN_DEGREE_EP, PEN_DEGREE_DP};
+    bool is_told =
+        plan->has_sequence_parallel && plan->target == PEN_TARGET_PENSTOCK;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
-        pen_table_add(out, "%u", plan->degrees[order[i]]);
+        pen_table_add(out, i == 0 && is_told ? "sp %u" : "%u",
+                      plan->degrees[order[i]]);
     pen_table_add(out, "%u x %u", plan->num_microbatches, plan->micro_batch);
     pen_table_add(out, "%s", schedule_name(plan));
     pen__plan_add_recompute(plan, out);

@@ -165,6 +165,9 @@ json_t *pen__plan_json(const struct pen_plan *plan,
             object, "recomputed_stages",
             json_integer((json_int_t)pen__plan_recomputed(plan)));
     json_object_set_new(object, "degrees", degrees_json(plan->degrees));
+    if (plan->degrees[PEN_DEGREE_TP] > 1)
+        json_object_set_new(object, "sequence_parallel",
+                            json_boolean(plan->has_sequence_parallel));
     json_object_set_new(object, "layers", stages_json(plan));
     add_recipe(plan, object);
     json_object_set_new(object, "spent_sec", spent_json(prediction));
@@ -208,6 +211,8 @@ static json_t *candidate_json(const struct pen_candidate *candidate)
                   candidate->generator->name, "recompute",
                   pen_recompute_names[candidate->recompute], "sharding",
                   pen_sharding_names[candidate->sharding]);
+    if (candidate->cuts_rows)
+        json_object_set_new(object, "sequence_parallel", json_true());
     if (candidate->recompute == PEN_RECOMPUTE_SELECTIVE &&
         candidate->recipe.modules != 0) {
         json_t *modules = json_array();

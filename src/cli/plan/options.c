@@ -125,7 +125,8 @@ static const struct row rows[] = {
           "first but none that the target has")},
     {PREDICT,
      FLAG("sequence-parallel", is_sequence_parallel,
-          "also split norms over tp; on unless the target cannot do it")},
+          "also split norms over tp; when not given, as the target does it: "
+          "penstock does not")},
     {PREDICT, TEXT("blocks", "LIST", stages,
                    "blocks of each stage, as 1,2,2,3; as even as possible when "
                    "not given")},

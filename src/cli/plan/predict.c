@@ -188,12 +188,14 @@ static pen_status make_candidate(const struct pen__plan_args *args,
                                  struct pen_candidate *out,
                                  struct pen_text *why)
 {
-    *out =
-        (struct pen_candidate){.micro_batch = or_one(args->micro_batch),
-                               .recompute = (enum pen_recompute)args->recompute,
-                               .sharding = (enum pen_sharding)args->sharding,
-                               .expert_tp = args->expert_tp,
-                               .recipe = args->recipe};
+    *out = (struct pen_candidate){
+        .micro_batch = or_one(args->micro_batch),
+        .recompute = (enum pen_recompute)args->recompute,
+        .sharding = (enum pen_sharding)args->sharding,
+        .cuts_rows = args->is_sequence_parallel &&
+                     setting->target == PEN_TARGET_PENSTOCK,
+        .expert_tp = args->expert_tp,
+        .recipe = args->recipe};
     for (int i = 0; i < PEN_DEGREES; i++)
         out->degrees[i] = or_one(args->degrees[i]);
     if (out->expert_tp == 0)

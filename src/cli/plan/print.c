@@ -115,6 +115,16 @@ static void print_stages(const struct pen_plan *plan, struct pen_text *out)
     pen_text_add(out, "\n");
 }
 
+/* Other targets have it with every tp. */
+static void print_rows(const struct pen_plan *plan, struct pen_text *out)
+{
+    if (plan->has_sequence_parallel && plan->target == PEN_TARGET_PENSTOCK)
+        pen_text_add(out,
+                     "sequence parallelism: each of %u ranks has its part of "
+                     "the rows between products\n",
+                     plan->degrees[PEN_DEGREE_TP]);
+}
+
 /* As in plan.json; a plan without a recipe has no line. */
 static void print_recipe(const struct pen_plan *plan, struct pen_text *out)
 {
@@ -228,6 +238,7 @@ void pen__plan_print(const struct pen_plan *plan,
     print_spent(prediction, out);
     print_speed(plan, prediction, out);
     print_stages(plan, out);
+    print_rows(plan, out);
     print_recipe(plan, out);
     pen_text_add(out, "memory in GiB (typical error %.0f %%)",
                  100 * prediction->memory_error);

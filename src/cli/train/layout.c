@@ -613,6 +613,13 @@ static pen_status check_sleep(const struct pen__train_layout *layout,
                               const struct pen__train_args *args,
                               struct pen_text *why)
 {
+    if (args->is_sleeping && args->is_sequence_parallel) {
+        pen_why(why,
+                "--engine %s does not send the gathered rows of "
+                "--sequence-parallel. Drop it, or use an engine that computes",
+                args->engine_name);
+        return PEN_INVALID;
+    }
     if (!args->is_sleeping || layout->has_costs)
         return PEN_OK;
     pen_why(why,
@@ -778,6 +785,7 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
         .optimizer = args->numbers.kind == PEN_STEP_RULE_SGD ? PEN_UPDATE_SGD
                                                              : PEN_UPDATE_ADAM,
         .tensor_ranks = (uint32_t)args->tensor_size,
+        .cuts_rows = args->is_sequence_parallel,
         .context_ranks = (uint32_t)args->context_size,
         .expert_ranks = (uint32_t)args->expert_size};
     if (status == PEN_OK && profile != NULL && compute.model != NULL)
