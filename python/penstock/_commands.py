@@ -178,8 +178,9 @@ def plan(
     optimizer_cpu_offload: keep and step the optimizer's state in the host's memory
     optimizer: adam, adam8 (moments in 8 bits), adafactor or muon; adam when not given
     grad_reduce_in_bf16: accumulate and sum gradients in 2 bytes
-    master_bytes: bytes of a master weight: 2 or 4; as usual when not given
-    moment_bytes: bytes of both moments of a weight: 2 to 6 or 8; as usual when not given
+    master_bytes: bytes of a master weight: 2 or 4; those of the target when not given
+    moment_bytes: bytes of both moments of a weight: 2 to 6 or 8; when not given, 8, or 2 with
+        adam8
     fp8_param_gather: gather weights in the 8 bits of the products
     fp8_dot_product_attention: also compute attention in 8 bits
     mtp_num_layers: train N blocks that predict further tokens; none when not given
@@ -380,8 +381,9 @@ def predict(
     optimizer_cpu_offload: keep and step the optimizer's state in the host's memory
     optimizer: adam, adam8 (moments in 8 bits), adafactor or muon; adam when not given
     grad_reduce_in_bf16: accumulate and sum gradients in 2 bytes
-    master_bytes: bytes of a master weight: 2 or 4; as usual when not given
-    moment_bytes: bytes of both moments of a weight: 2 to 6 or 8; as usual when not given
+    master_bytes: bytes of a master weight: 2 or 4; those of the target when not given
+    moment_bytes: bytes of both moments of a weight: 2 to 6 or 8; when not given, 8, or 2 with
+        adam8
     fp8_param_gather: gather weights in the 8 bits of the products
     fp8_dot_product_attention: also compute attention in 8 bits
     mtp_num_layers: train N blocks that predict further tokens; none when not given

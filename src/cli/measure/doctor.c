@@ -27,9 +27,9 @@ static const struct pen__field fields[] = {
          "config.json, a folder with one, or preset:NAME, whose operations "
          "the engine computes"),
     SIZE("seq-length", seq_length, 1, 1u << 24,
-         "tokens per sequence of these operations; at most 64 when not given"),
+         "tokens per sequence in these operations; at most 64 when not given"),
     COUNT("micro-batch-size", micro_batch_size, 1, 1u << 20,
-          "sequences of these operations; 1 when not given"),
+          "sequences in each of these operations; 1 when not given"),
     FLAG("bf16", is_bf16, "examine products and activations in bf16"),
     JSON("print JSON"),
     TEXT("output", "FILE", output,

@@ -67,10 +67,11 @@ const struct pen__field pen__recipe_options[] = {
     FLAG("grad-reduce-in-bf16", has_narrow_gradients,
          "accumulate and sum gradients in 2 bytes"),
     COUNT("master-bytes", master_bytes, 2, 4,
-          "bytes of a master weight: 2 or 4; as usual when not given"),
-    COUNT("moment-bytes", moment_bytes, 2, 8,
-          "bytes of both moments of a weight: 2 to 6 or 8; as usual when not "
+          "bytes of a master weight: 2 or 4; those of the target when not "
           "given"),
+    COUNT("moment-bytes", moment_bytes, 2, 8,
+          "bytes of both moments of a weight: 2 to 6 or 8; when not given, 8, "
+          "or 2 with adam8"),
     FLAG("fp8-param-gather", gathers_narrow,
          "gather weights in the 8 bits of the products"),
     FLAG("fp8-dot-product-attention", has_narrow_attention,
