@@ -167,7 +167,8 @@ pen_status pen__curve_smooth(struct pen__curve *curve, uint32_t window)
     if (nodes == NULL)
         return PEN_NOMEM;
     for (size_t i = 0; i < count; i++) {
-        /* Even on both sides at first, where a loss falls steeply. */
+        /* At the first points the window shrinks on both sides, because a loss
+         * falls steeply there. */
         size_t before = i < window / 2 ? i : window / 2;
         size_t behind = i < window / 2 ? i : (window - 1) / 2;
         size_t end = i + behind + 1 < count ? i + behind + 1 : count;

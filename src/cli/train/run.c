@@ -21,7 +21,7 @@ void pen__training_predict_memory(struct pen__training *training,
     training->predicted_bytes = memory->total;
 }
 
-/* Each sample of the validation part once at most. */
+/* Evaluates samples of the validation part, each at most once. */
 static pen_status evaluate(struct pen__training *training,
                            struct pen_evaluation *out, struct pen_text *why)
 {
