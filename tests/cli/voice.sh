@@ -114,6 +114,13 @@ done <"$work/options"
 about "plain words"
 python3 "${0%.sh}.py" "$root" "$work/options" >"$work/out" ||
     fail "texts are unclear; tests/cli/voice.py has the rules"
+mkdir -p "$work/planted/docs"
+printf '%s\n' '| `behind` | Who comes first |' '' '- `told`, and it' '  goes on' '' \
+    '```' 'told' '```' '    told' >"$work/planted/docs/page.md"
+python3 "${0%.sh}.py" "$work/planted" "$work/options" >"$work/out"
+same "planted words" "$(grep -oE '^docs/page.md:[0-9]+: [a-z ]+' "$work/out")" \
+    "docs/page.md:1: name the subject
+docs/page.md:3: resume or continue"
 
 # ---- what lists things can list them for programs
 while read -r command; do
