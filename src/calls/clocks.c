@@ -8,7 +8,10 @@
 #define LEAST_MEETINGS 4u
 #define LEAST_SHIFT_NS 1000000 /* clocks of hosts agree to a millisecond */
 
-/* The end of a call, or where it is not recorded the begin of the next. */
+/*
+ * Returns the end of a call or, where it is not recorded, the begin of the
+ * next.
+ */
 static int64_t end_of(const struct pen_call_rank *rank,
                       const struct pen_call *call)
 {

@@ -40,7 +40,10 @@ static bool is_annotation(const char *name)
     return false;
 }
 
-/* The whole name is an operation, but for what is before ':' or '.'. */
+/*
+ * Returns whether the whole name is an operation, but for its part before ':'
+ * or '.'.
+ */
 static bool is_name(const char *name)
 {
     static const char *const names[] = {
@@ -84,7 +87,7 @@ static enum kind kind_of(const json_t *event, const json_t *args,
                                : KIND_NONE;
 }
 
-/* The first of these keys that is there. */
+/* Returns the first of these keys that exists. */
 static const json_t *first_of(const json_t *args, const char *a, const char *b)
 {
     const json_t *value = json_object_get(args, a);
@@ -103,7 +106,7 @@ static void read_data(const json_t *args, struct pen_call_data *out)
         pen__copy_word(type, out->dtype, sizeof out->dtype);
 }
 
-/* False where a message has no peer. */
+/* Returns false where a message has no peer. */
 static bool read_peer(const json_t *args, struct pen_call *call)
 {
     const char *key = call->op == PEN_CALL_SEND ? "Dst Rank" : "Src Rank";

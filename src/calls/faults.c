@@ -124,10 +124,10 @@ static bool was_made(const struct course *course, size_t index,
 }
 
 /*
- * Equally many ranks made each of two calls: whether the second call is right.
- * It is if earlier steps have it here, or have it before the first call, so
- * that the ranks of the first call skipped it; else the call that was made
- * before is.
+ * Returns, where equally many ranks made each of two calls, whether the second
+ * call is right. It is if earlier steps have it here, or have it before the
+ * first call, so that the ranks of the first call skipped it; otherwise the
+ * earlier call is.
  */
 static bool is_second_right(const struct course *course, size_t index,
                             const struct pen_call *first,
@@ -150,7 +150,7 @@ static bool is_second_right(const struct course *course, size_t index,
     return !*is_even && was_made(course, index, second);
 }
 
-/* The i-th call has the most that agree. */
+/* Finds the call that most ranks agree on. */
 static uint32_t find_right(const struct course *course, size_t index,
                            bool *is_even)
 {
@@ -212,7 +212,7 @@ static pen_status add_divided(struct finder *finder,
 
 /* ---- calls that are not there */
 
-/* Whether it ended for one rank, which it does only with all of them. */
+/* Returns whether it ended for one rank, and thereby for all of them. */
 static bool has_ended(const struct pen_meetings *meetings,
                       const struct pen_meeting *meeting)
 {
@@ -224,7 +224,10 @@ static bool has_ended(const struct pen_meetings *meetings,
     return false;
 }
 
-/* A rank that lost calls and has none of this group may have made them. */
+/*
+ * Returns whether a rank that lost calls, and has none of this group, may have
+ * made them.
+ */
 static bool is_short(const struct course *course, uint32_t rank,
                      uint64_t number)
 {
@@ -236,7 +239,7 @@ static bool is_short(const struct course *course, uint32_t rank,
     return last < number && (last > 0 || found->num_lost == 0);
 }
 
-/* The first meeting that a rank never came to; false where all came. */
+/* Returns the first meeting that a rank never came to; false where all came. */
 static bool find_short(const struct course *course, size_t *out)
 {
     uint64_t least = UINT64_MAX;
@@ -279,7 +282,9 @@ static pen_status add_short(struct finder *finder, const struct course *course,
     return PEN_OK;
 }
 
-/* Whether the recorder says of any call that it is over; gloo's never does. */
+/*
+ * Returns whether the recorder notes ends of calls at all; gloo's never does.
+ */
 static bool knows_ends(const struct course *course)
 {
     for (size_t i = 0; i < course->count; i++) {
@@ -289,7 +294,7 @@ static bool knows_ends(const struct course *course)
     return false;
 }
 
-/* All came to the last meeting, and all say that it is not over. */
+/* Adds a fault where all came to the last meeting, and none noted its end. */
 static pen_status add_stuck(struct finder *finder, const struct course *course)
 {
     const struct pen_meeting *meeting = &course->list[course->count - 1];
@@ -373,7 +378,7 @@ static const struct pen_meeting *find_last(const struct pen_meetings *meetings,
     return NULL;
 }
 
-/* Ranks of the job without a file. */
+/* Judges ranks of the job that have no file. */
 static pen_status look_at_absent(struct finder *finder)
 {
     const struct pen_meetings *meetings = finder->meetings;
@@ -407,7 +412,7 @@ static bool has_all(const struct pen_calls *calls, uint32_t rank)
     return found != NULL && found->num_lost == 0;
 }
 
-/* False where the message is as it should be. */
+/* Judges a message; false where it is as it should be. */
 static bool judge(const struct pen_message *message,
                   enum pen_call_fault_kind *kind)
 {
@@ -424,7 +429,7 @@ static bool judge(const struct pen_message *message,
     return alone->state != PEN_CALL_DONE;
 }
 
-/* The first of each link. */
+/* Judges the first message of each link. */
 static pen_status look_at_links(struct finder *finder)
 {
     const struct pen_meetings *meetings = finder->meetings;
@@ -457,7 +462,7 @@ static pen_status look_at_links(struct finder *finder)
 
 /* ---- the cause */
 
-/* Whether the rank's last call is one that this fault keeps from ending. */
+/* Returns whether this fault keeps the rank's last call from ending. */
 static bool waits_in(const struct pen_meetings *meetings,
                      const struct pen_call_fault *fault, uint32_t rank)
 {

@@ -37,7 +37,7 @@ static enum pen_call_state state_of(const json_t *entry)
                                                            : PEN_CALL_PENDING;
 }
 
-/* The innermost frame that is not PyTorch's. */
+/* Returns the innermost frame that is not PyTorch's. */
 static uint32_t site_of(struct pen_call_rank *rank, const json_t *frames)
 {
     for (size_t i = 0; i < json_array_size(frames); i++) {

@@ -17,7 +17,7 @@ bool pen__call_agrees(const struct pen_call *a, const struct pen_call *b)
            strcmp(a->data.dtype, b->data.dtype) == 0;
 }
 
-/* How many calls before `at` equal those before the end. */
+/* Counts the calls before `at` that equal those before the end. */
 static size_t equal_length(const struct pen_call *const *calls, size_t count,
                            size_t at)
 {

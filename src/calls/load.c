@@ -34,7 +34,10 @@ void pen_calls_release(struct pen_calls *calls)
     *calls = (struct pen_calls){.ranks = NULL};
 }
 
-/* The group of all files: of the same name and, if both say, ranks. */
+/*
+ * Returns the group that all files share: of the same name and, if both say,
+ * ranks.
+ */
 static pen_status share_group(struct pen_call_rank *all,
                               const struct pen_call_group *group, uint32_t *out,
                               struct pen_text *why)

@@ -39,7 +39,7 @@ static bool number_behind_rank(const char *name, uint64_t *out)
     return is_found;
 }
 
-/* The last number before the first '.'. */
+/* Returns the last number before the first '.'. */
 static bool last_number(const char *name, uint64_t *out)
 {
     size_t end = strcspn(name, ".");
@@ -148,7 +148,7 @@ static pen_status read_member(struct file *file,
     return status;
 }
 
-/* Chrome's format may be the list of events alone. */
+/* Reads JSON; Chrome's format may be the list of events alone. */
 static pen_status read_json(struct file *file, const char *bytes, size_t length,
                             struct pen_text *why)
 {
@@ -199,7 +199,7 @@ static void name_peers(struct pen_call_rank *rank)
     }
 }
 
-/* Within what can be added up. */
+/* Clamps a number to a range that can be added up. */
 static int64_t clamp(int64_t time_ns)
 {
     return time_ns < 0 ? 0 : time_ns > PEN__MOST_NS ? PEN__MOST_NS : time_ns;

@@ -127,7 +127,7 @@ static void drop_to(struct machine *machine, size_t height)
     }
 }
 
-/* The height of the last mark; marks count as their own slot. */
+/* Returns the height of the last mark; marks count as their own slot. */
 static bool find_mark(const struct machine *machine, size_t *out)
 {
     for (size_t i = machine->height; i-- > 0;) {
@@ -139,7 +139,7 @@ static bool find_mark(const struct machine *machine, size_t *out)
     return false;
 }
 
-/* The top value, if there is one above the last mark. */
+/* Returns the top value, if there is one above the last mark. */
 static struct slot *top(const struct machine *machine)
 {
     return machine->height > 0 &&
@@ -194,7 +194,7 @@ static pen_status push_integer(struct machine *machine, size_t count,
     return push(machine, json_integer((json_int_t)(int64_t)number));
 }
 
-/* LONG1 and LONG4: up to 8 bytes, of which Penstock needs no more. */
+/* Pushes a LONG1 or LONG4: up to 8 bytes, since Penstock needs no more. */
 static pen_status push_long(struct machine *machine, size_t size_bytes)
 {
     uint64_t count;
@@ -210,7 +210,7 @@ static pen_status push_long(struct machine *machine, size_t size_bytes)
     return push(machine, json_integer((json_int_t)(int64_t)number));
 }
 
-/* Big-endian. A number that JSON cannot hold becomes null. */
+/* Pushes a big-endian float. A number that JSON cannot hold becomes null. */
 static pen_status push_float(struct machine *machine)
 {
     const uint8_t *bytes;
@@ -241,7 +241,9 @@ static pen_status push_text(struct machine *machine, size_t size_bytes,
 
 /* ---- containers */
 
-/* The value of a slot goes into the container of another. */
+/*
+ * Notes the depth where the value of a slot goes into the container of another.
+ */
 static pen_status note_depth(struct machine *machine, struct slot *container,
                              const struct slot *value)
 {
@@ -304,7 +306,7 @@ static pen_status set_items(struct machine *machine, size_t base, size_t from)
     return PEN_OK;
 }
 
-/* Everything above the last mark, which goes as well. */
+/* Takes everything above the last mark, and the mark. */
 static pen_status take_marked(struct machine *machine, bool is_dict)
 {
     size_t mark;
@@ -314,7 +316,7 @@ static pen_status take_marked(struct machine *machine, bool is_dict)
                    : append(machine, mark, mark + 1);
 }
 
-/* A tuple of the values from this height on; `base` is where it goes. */
+/* Makes a tuple of the values from this height on; `base` is where it goes. */
 static pen_status make_tuple(struct machine *machine, size_t base, size_t from)
 {
     pen_status status = push_container(machine, json_array());

@@ -191,7 +191,10 @@ static int compare_whole(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-/* Complete, so that the order does not depend on the C library's qsort(). */
+/*
+ * Compares by all fields, so that the order does not depend on the C library's
+ * qsort().
+ */
 static int compare_calls(const void *a, const void *b)
 {
     const struct pen_call *x = a;

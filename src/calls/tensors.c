@@ -14,7 +14,7 @@ static uint64_t cap(double count)
                                                        : MOST_ELEMENTS;
 }
 
-/* A list of numbers is a product, a list of lists a sum. */
+/* Counts elements: a list of numbers is a product, a list of lists a sum. */
 static uint64_t count_elements(const json_t *sizes, uint64_t scalar, int levels)
 {
     size_t count = json_array_size(sizes);

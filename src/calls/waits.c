@@ -14,7 +14,7 @@ static int64_t begin_of(const struct pen_call_rank *rank,
     return call->begin_ns + rank->shift_ns;
 }
 
-/* How many of the group have a file. */
+/* Counts the ranks of the group that have a file. */
 static uint32_t count_recorded(const struct pen_meetings *meetings,
                                uint32_t group)
 {
@@ -143,7 +143,7 @@ static int compare_transfers(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The slowest of at least three, if it is far from the others. */
+/* Finds the slowest of at least three links, if it is far from the others. */
 static pen_status find_slow_link(struct pen_call_waits *out)
 {
     double *transfers = pen_room(out->num_links + 1, sizeof *transfers);
@@ -172,7 +172,7 @@ static pen_status find_slow_link(struct pen_call_waits *out)
 
 /* ---- both */
 
-/* It causes at least half of the waiting, and that is worth a word. */
+/* Finds a rank that causes at least half of the waiting, if that matters. */
 static void find_late_line(const struct pen_calls *calls,
                            struct pen_call_waits *out)
 {

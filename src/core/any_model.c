@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Nothing can be done here with a model that has no tensors. */
+/* Refuses a model that has no tensors. */
 static pen_status check_tensors(struct pen_any_model *out, const char *source,
                                 struct pen_any_model *model,
                                 struct pen_text *why)

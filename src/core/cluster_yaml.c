@@ -115,7 +115,10 @@ static pen_status read_constants(const struct pen_yaml_node *map,
     return status;
 }
 
-/* The kind, and its preset if there is one: else the figures must be there. */
+/*
+ * Reads the kind, and its preset if there is one: else the figures must be
+ * given.
+ */
 static pen_status read_kind(const struct pen_yaml_node *map,
                             struct pen_device *out, struct pen_text *why)
 {

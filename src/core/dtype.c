@@ -181,7 +181,10 @@ static bool is_nonfinite_at(enum pen_dtype dtype, const void *numbers, size_t i)
     return !(fabs(((const double *)numbers)[i]) <= DBL_MAX);
 }
 
-/* Without a way out of the loop, so that it becomes a few vector operations. */
+/*
+ * Returns whether a number is not finite; without an early exit, so that the
+ * loop becomes a few vector operations.
+ */
 static bool has_nonfinite_float(const float *numbers, size_t count)
 {
     bool has_some = false;

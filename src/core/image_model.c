@@ -231,7 +231,10 @@ static void add_turn(struct pen_image_model *model,
     }
 }
 
-/* first_dense: the numbers that are left of an image when dense layers begin */
+/*
+ * Adds the layers; first_dense: numbers left of an image when dense layers
+ * begin.
+ */
 static void add_cnn(struct pen_image_model *model, uint32_t first_dense)
 {
     uint32_t inputs = model->num_channels;
@@ -253,7 +256,10 @@ static void add_cnn(struct pen_image_model *model, uint32_t first_dense)
     add_head(model, "classifier.", inputs, model->has_average);
 }
 
-/* Every convolution keeps the size, every pool halves it, rounding down. */
+/*
+ * Lists the steps: every convolution keeps the size, every pool halves it,
+ * rounding down.
+ */
 static void list_steps(struct pen_image_model *model)
 {
     for (uint32_t i = 0; i < model->num_stages; i++)
@@ -308,7 +314,10 @@ static void add_resnet(struct pen_image_model *model)
     add_head(model, "classifier.1.", channels, true);
 }
 
-/* As many as there can be: a few too many for a basic ResNet. */
+/*
+ * Makes room for the most layers there can be: a few too many for a basic
+ * ResNet.
+ */
 static pen_status make_room(struct pen_image_model *model, struct pen_text *why)
 {
     size_t num_layers = model->num_stages + model->num_dense + 2;

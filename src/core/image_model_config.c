@@ -97,7 +97,7 @@ static pen_status read_count(const struct pen_json *json, const char *key,
     return pen__config_count(json, &count, value, why);
 }
 
-/* transformers saves the names of the labels instead of their number. */
+/* Reads the number of labels; transformers saves their names instead. */
 static pen_status read_labels(const struct pen_json *json, uint32_t *out,
                               struct pen_text *why)
 {
@@ -207,7 +207,9 @@ static pen_status check_inputs(const struct pen_image_model *model,
     return PEN_OK;
 }
 
-/* The keys that stand for a plain chain; their defaults are the preset's. */
+/*
+ * Reads the keys that describe a plain chain; their defaults are the preset's.
+ */
 static pen_status read_short(const struct pen_json *json,
                              struct pen_image_model *model,
                              struct pen_text *why)
@@ -230,7 +232,7 @@ static pen_status read_short(const struct pen_json *json,
     return status;
 }
 
-/* A chain that is written out has no key of the short form. */
+/* Reads a chain that is written out, which has no key of the short form. */
 static pen_status read_layers(const struct pen_json *json,
                               struct pen_image_model *model,
                               struct pen_text *why)
@@ -248,7 +250,7 @@ static pen_status read_layers(const struct pen_json *json,
     return pen__image_steps_read(json, model, why);
 }
 
-/* The two of our own. */
+/* Reads the two families of our own. */
 static pen_status read_own(const struct pen_json *json,
                            struct pen_image_model *model, struct pen_text *why)
 {
@@ -305,7 +307,10 @@ pen_status pen_image_model_parse(const char *text, size_t length,
                             : status;
 }
 
-/* The prefix may be left out where there is no file of this name. */
+/*
+ * Returns whether it is a preset; the prefix may be left out where there is no
+ * file of this name.
+ */
 static bool is_preset(const char *source)
 {
     static const char prefix[] = "preset:";

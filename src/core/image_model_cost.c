@@ -26,7 +26,7 @@ pen_image_convolved(const struct pen_image_convolution *convolution,
                                      steps(in->width, kernel, stride, padding)};
 }
 
-/* The extent of a layer's output. */
+/* Returns the extent of a layer's output. */
 static struct pen_image_extent pass(const struct pen_image_layer *layer,
                                     struct pen_image_extent extent)
 {
@@ -70,7 +70,10 @@ uint64_t pen_image_layer_parameters(const struct pen_image_model *model,
 
 /* ---- flops ---- */
 
-/* Flops for one image; *extent changes from the input to the output. */
+/*
+ * Returns the flops for one image; *extent changes from the input to the
+ * output.
+ */
 static double convolve(const struct pen_image_convolution *it,
                        struct pen_image_extent *extent)
 {

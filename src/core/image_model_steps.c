@@ -21,7 +21,7 @@
 
 enum { MAX_REPEAT = 256, DEFAULT_KERNEL = 3 };
 
-/* A count that may be zero; left alone when absent. */
+/* Reads a count that may be zero; left alone when absent. */
 static pen_status read_number(const struct pen_json *json, const char *key,
                               uint32_t least, uint32_t most, uint32_t *out,
                               struct pen_text *why)

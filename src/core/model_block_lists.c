@@ -188,7 +188,10 @@ static void set_heads(const struct pen_model *model, struct pen_block *out)
         model->has_shared_values && (is_global || model->global_head_dim == 0);
 }
 
-/* DeepSeek V4's list has one number more, of the layer that predicts. */
+/*
+ * Sets the ratio. DeepSeek V4's list has one number more, for the layer that
+ * predicts.
+ */
 static void set_ratio(const struct reading *reading, uint32_t block,
                       struct pen_block *out)
 {
@@ -356,7 +359,7 @@ static pen_status set_prediction(const struct reading *reading)
     return PEN_OK;
 }
 
-/* A list with a word for each block; more do no harm. */
+/* Opens a list with a word for each block; further words are ignored. */
 static pen_status open_list(struct reading *reading, const char *key)
 {
     const json_t *list = json_object_get(reading->json->object, key);

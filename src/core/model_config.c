@@ -55,7 +55,7 @@ const char *pen_family_name(enum pen_family family)
     return families[family].name;
 }
 
-/* The name of a family, or another under which it goes. */
+/* Finds a family by its name, or by another name that is used for it. */
 static enum pen_family find_family(const char *type)
 {
     if (strcmp(type, "kimi_k2") == 0)
@@ -228,7 +228,7 @@ static pen_status read_layer_types(const struct pen_json *json,
     return PEN_OK;
 }
 
-/* Qwen: windows only if switched on, and only in the upper blocks. */
+/* Reads Qwen's windows: only if switched on, and only in the upper blocks. */
 static pen_status read_upper_windows(const struct pen_json *json,
                                      struct pen_model *model,
                                      struct pen_text *why)
@@ -313,7 +313,7 @@ static pen_status check_heads(const struct pen_model *model,
     return PEN_OK;
 }
 
-/* 0 when the heads do not divide the hidden size. */
+/* Returns 0 when the heads do not divide the hidden size. */
 static uint32_t equal_head_dim(const struct pen_model *model)
 {
     bool divides = model->hidden % model->num_heads == 0;

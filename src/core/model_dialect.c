@@ -37,7 +37,7 @@ static pen_status copy_key(json_t *to, const char *new_key,
     return json_object_set(to, new_key, value) == 0 ? PEN_OK : PEN_NOMEM;
 }
 
-/* The new object takes the place of the one that was read. */
+/* Replaces the object that was read by a new one. */
 static pen_status replace(struct pen_json *json, json_t *object,
                           pen_status status, struct pen_text *why)
 {
@@ -119,7 +119,9 @@ static pen_status translate_short(struct pen_json *json, struct pen_text *why)
     return replace(json, object, status, why);
 }
 
-/* Where a string that begins at `at` ends: its last quote, or the end. */
+/*
+ * Returns where a string that begins at `at` ends: its last quote, or the end.
+ */
 static size_t end_of_string(const char *text, size_t length, size_t at)
 {
     for (at++; at < length && text[at] != '"' && text[at] != '\n'; at++) {
@@ -323,7 +325,7 @@ static pen_status translate_neox(struct pen_json *json, struct pen_text *why)
     return replace(json, object, status, why);
 }
 
-/* *out is untouched if the text has nothing of GPT-NeoX. */
+/* Loads the keys of GPT-NeoX. out is untouched if the text has none. */
 static bool load_neox(const char *text, size_t length, struct pen_json *out)
 {
     json_t *settings = scan_settings(text, length);

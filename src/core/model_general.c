@@ -97,7 +97,7 @@ static void take_facts(unsigned facts, struct pen_model *model)
             *fields[i].field = true;
 }
 
-/* MiniMax has what picks keys in an object of its own, in blocks of keys. */
+/* Reads picks. MiniMax has an object of its own for them, in blocks of keys. */
 static pen_status read_picks(const struct pen_json *json,
                              struct pen_model *model, struct pen_text *why)
 {
@@ -124,7 +124,10 @@ static pen_status read_picks(const struct pen_json *json,
     return status;
 }
 
-/* Mamba's first form has no heads: taken as such of the usual width. */
+/*
+ * Completes the recurrence. Mamba's first form has no heads: it counts as heads
+ * of the usual width.
+ */
 static void complete_recurrence(const struct pen_json *json,
                                 struct pen_model *model)
 {
@@ -221,7 +224,7 @@ static bool has_word(const struct pen_json *json, const char *key,
     return text != NULL && strcmp(text, word) == 0;
 }
 
-/* As many as the list has, where there is no number. */
+/* Takes as many blocks as the list has, where there is no number. */
 static void complete_blocks(const struct pen_json *json,
                             struct pen_model *model)
 {
@@ -238,7 +241,7 @@ static void complete_blocks(const struct pen_json *json,
 
 /* ---- checks ---- */
 
-/* All keys that are missing, at once. */
+/* Names all missing keys at once. */
 static pen_status check_stated(const struct pen_model *model,
                                struct pen_text *why)
 {
@@ -354,7 +357,7 @@ bool pen__model_is_tied(const char *type)
     return known != NULL && (known->facts & TIED) != 0;
 }
 
-/* One sentence, whatever it is that was assumed. */
+/* Adds one sentence for all assumptions. */
 static void add_guess(const struct pen_model *model, struct pen_text *out)
 {
     if (find_type(model->type) != NULL) {

@@ -17,7 +17,7 @@ static bool is_latent(const struct pen_model *model)
     return model->kv_lora_rank > 0;
 }
 
-/* All heads side by side. */
+/* Returns the width of all heads together. */
 static uint64_t queries_of(const struct pen_model *model,
                            const struct pen_block *block)
 {
@@ -88,7 +88,10 @@ static uint64_t compressor_vectors(const struct pen_block *block,
     return sides * width * block->compression + width;
 }
 
-/* Narrow heads that score all keys, so that few need be looked at. */
+/*
+ * Returns the matrices of narrow heads that score all keys, so that few need be
+ * read.
+ */
 static uint64_t indexer_matrices(const struct pen_model *model,
                                  const struct pen_block *block)
 {
@@ -158,13 +161,16 @@ static uint64_t inner_of(const struct pen_recurrence *it)
     return (uint64_t)it->num_heads * it->head_dim;
 }
 
-/* Values, keys and queries, over which a short convolution runs. */
+/*
+ * Returns the width of values, keys and queries, over which a short convolution
+ * runs.
+ */
 static uint64_t conv_width(const struct pen_recurrence *it)
 {
     return inner_of(it) + 2 * (uint64_t)it->num_groups * it->state_dim;
 }
 
-/* And a gate, and one or two numbers for each head. */
+/* Returns the width above, with a gate and one or two numbers for each head. */
 uint64_t pen_model_recurrence_width(const struct pen_model *model,
                                     enum pen_mixer mixer)
 {

@@ -404,7 +404,9 @@ static pen_status read_groups(const struct pen_json *json,
     return PEN_OK;
 }
 
-/* transformers does not read norm_topk_prob here, the published code does. */
+/*
+ * Sets norm_topk_prob: the published code reads it here, transformers does not.
+ */
 static pen_status finish_deepseek_v2(const struct pen_json *json,
                                      struct pen_model *model,
                                      struct pen_text *why)

@@ -353,7 +353,7 @@ static void write_config(const struct preset *preset, struct pen_text *out)
     }
 }
 
-/* One line per series. */
+/* Prints one line per series. */
 static void list_presets(struct pen_text *why)
 {
     for (size_t i = 0; i < COUNT_OF(presets); i++) {

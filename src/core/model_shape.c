@@ -160,7 +160,10 @@ static uint64_t learnt_positions(const struct pen_model *model)
     }
 }
 
-/* Between tokens that are narrower than the blocks, and these; or 0. */
+/*
+ * Returns the matrices between tokens and blocks where tokens are narrower; or
+ * 0.
+ */
 static uint64_t width_change(const struct pen_model *model)
 {
     return (uint64_t)model->embedding_dim * model->hidden;
@@ -233,7 +236,7 @@ uint64_t pen_model_expert_parameters(const struct pen_model *model,
     return has_experts ? model->num_experts * expert_parameters(model) : 0;
 }
 
-/* How many blocks there are of each kind. */
+/* Counts the blocks of each kind. */
 static void count_kinds(const struct pen_model *model,
                         uint32_t counts[PEN_MAX_BLOCK_KINDS])
 {

@@ -167,7 +167,7 @@ static pen_status check_counts(const struct pen_plan *plan,
     return PEN_INVALID;
 }
 
-/* The stages are layers 0, 1, ... without a hole. */
+/* Checks that the stages are layers 0, 1, ... without a gap. */
 static pen_status check_stages(const struct pen_plan *plan,
                                struct pen_text *why)
 {
@@ -202,7 +202,7 @@ static bool is_share(double share)
     return share >= 0 && share <= 1;
 }
 
-/* The classes of ranks are all ranks. */
+/* Checks that the classes of ranks are all ranks. */
 static pen_status check_prediction(const struct pen_plan *plan,
                                    struct pen_text *why)
 {

@@ -114,7 +114,7 @@ static void add_prediction(const struct pen_plan_prediction *predicted,
     pen_text_add_string(out, "\n  }");
 }
 
-/* The config is JSON of its own; its lines move in by two. */
+/* Adds the config, which is JSON of its own, indented by two. */
 static void add_config(const char *config, struct pen_text *out)
 {
     pen_text_add_string(out, ", \"config\":\n    ");
@@ -125,7 +125,7 @@ static void add_config(const char *config, struct pen_text *out)
             pen_text_add_string(out, "\n    ");
 }
 
-/* Whether version 1 has a word for all of it. */
+/* Returns whether version 1 can express all of it. */
 static bool is_old(const struct pen_plan *plan)
 {
     return plan->expert_tp == 0 && plan->number <= PEN_NUMBER_FP8 &&

@@ -138,7 +138,7 @@ static pen_status read_record(const struct pen_json *json,
     return status == PEN_OK ? read_figures(json, &out->is, why) : status;
 }
 
-/* Room for one more. */
+/* Makes room for one more record. */
 static pen_status grow(struct pen_probe *probe, size_t *capacity,
                        struct pen_text *why)
 {

@@ -40,7 +40,7 @@ static int compare_places(const void *a, const void *b)
                    *(const struct pen_probe_record *const *)b);
 }
 
-/* On success the caller frees *out. */
+/* Sorts; on success the caller frees *out. */
 static pen_status sort(const struct pen_probe *probe, const char *which,
                        const struct pen_probe_record ***out,
                        struct pen_text *why)
@@ -91,7 +91,7 @@ static void pair_up(struct pen_probe_diff *diff,
 
 /* ---- differences ---- */
 
-/* Root of the mean square of the larger of two tensors. */
+/* Returns the root of the mean square of the larger of two tensors. */
 static double size_of(const struct pen_probe_pair *pair)
 {
     return fmax(pair->a->is.norm, pair->b->is.norm) /
@@ -108,7 +108,10 @@ static double sketched(const struct pen_tally_result *a,
     return sqrt(squares / PEN_TALLY_SKETCHES);
 }
 
-/* `least` is the size that numbers are taken to have at least. */
+/*
+ * Returns the difference; `least` is the least size that numbers are taken to
+ * have.
+ */
 static double difference(const struct pen_probe_pair *pair, double least)
 {
     const struct pen_tally_result *a = &pair->a->is;

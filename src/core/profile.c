@@ -67,7 +67,7 @@ static bool is_mode(const struct pen_profile_mode *mode)
     return is_right;
 }
 
-/* All layers have the same modes, at least one. */
+/* Checks that all layers have the same modes, at least one. */
 static bool has_modes_of(const struct pen_profile_layer *layer,
                          const struct pen_profile_layer *first)
 {

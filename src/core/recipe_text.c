@@ -95,7 +95,10 @@ static pen_status refuse(const struct pen_json *json,
     return PEN_INVALID;
 }
 
-/* The place of a text among the names; their number when it is none. */
+/*
+ * Returns the place of a text among the names; their number when it is not
+ * there.
+ */
 static unsigned find_name(const struct pen_recipe_field *field,
                           const json_t *value)
 {

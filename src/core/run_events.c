@@ -17,7 +17,7 @@ struct reader {
     size_t num_over; /* of them, by a step that was committed */
 };
 
-/* A count that may be missing. */
+/* Reads a count that may be missing. */
 static int64_t count_at(const json_t *line, const char *key)
 {
     const json_t *value = json_object_get(line, key);
@@ -26,7 +26,7 @@ static int64_t count_at(const json_t *line, const char *key)
                : -1;
 }
 
-/* A number of seconds that may be missing. */
+/* Reads a number of seconds that may be missing. */
 static double real_at(const json_t *line, const char *key)
 {
     const json_t *value = json_object_get(line, key);
@@ -63,7 +63,10 @@ static pen_status add_fault(struct reader *reader, const json_t *line)
     return PEN_OK;
 }
 
-/* The faults since the last such event are over, or a change of the ranks. */
+/*
+ * Notes that the faults since the last such event, or a change of the ranks,
+ * are over.
+ */
 static void resume(struct reader *reader, const json_t *line)
 {
     struct pen_run_events *events = reader->events;

@@ -150,7 +150,7 @@ static void why_place(const struct lines *lines, const char *key,
             column_of(lines, key));
 }
 
-/* Drop the result with json_decref(); NULL: refused. */
+/* Parses an object. Drop the result with json_decref(); NULL: refused. */
 static json_t *parse_object(const struct lines *lines, struct pen_text *why)
 {
     json_error_t error;
@@ -191,7 +191,7 @@ static bool store(const struct field *field, const json_t *value,
     return json_is_number(value) || json_is_null(value) || is_absent;
 }
 
-/* Every key was taken unless there are more than were read: name one. */
+/* Refuses unknown keys: if the line has more keys than were read, names one. */
 static pen_status refuse_unknown(const struct lines *lines, json_t *object,
                                  struct pen_text *why)
 {
@@ -264,7 +264,7 @@ static pen_status check_head(const struct pen_json *head, uint32_t *version,
     return status;
 }
 
-/* On success *out is the object of the first line; drop it. */
+/* Parses the head. On success *out is the object of the first line; drop it. */
 static pen_status parse_head(struct lines *lines, json_t **out,
                              struct pen_text *why)
 {

@@ -11,7 +11,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The name may be a path, and a path any bytes; JSON wants UTF-8. */
+/*
+ * Returns the name as UTF-8, which JSON needs: it may be a path, and a path any
+ * bytes.
+ */
 static json_t *name_of(const char *model)
 {
     json_t *name = json_string(model);
@@ -49,7 +52,7 @@ static pen_status write_head(struct pen_run_log *log,
     return status;
 }
 
-/* How much of the file at path stays. */
+/* Measures how much of the file at path stays. */
 static pen_status measure_kept(const char *path, uint64_t last_step,
                                struct pen__run_kept *out, struct pen_text *why)
 {

@@ -49,7 +49,7 @@ static pen_status read_rank(const json_t *list, uint32_t index,
     return status;
 }
 
-/* Room for as many ranks as the list has. */
+/* Makes room for as many ranks as the list has. */
 static struct pen_run_ranks *create(uint32_t count)
 {
     struct pen_run_ranks *ranks = calloc(1, sizeof *ranks);

@@ -116,7 +116,7 @@ static pen_status check_metadata(const json_t *metadata, struct pen_text *why)
     return PEN_INVALID;
 }
 
-/* A list of integers from 0. */
+/* Returns whether a value is a list of integers from 0. */
 static bool is_count_list(const json_t *list)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -132,7 +132,7 @@ static uint64_t count_at(const json_t *list, size_t index)
     return (uint64_t)json_integer_value(json_array_get(list, index));
 }
 
-/* Everything except where the bytes are. Takes room from *dims. */
+/* Reads an entry but for the place of its bytes. Takes room from *dims. */
 static pen_status read_entry(const char *name, const json_t *entry,
                              uint64_t **dims, struct pen_safetensor *out,
                              struct pen_text *why)
@@ -271,7 +271,9 @@ static int compare_names(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* One after the other, the tensors must cover exactly `length` bytes. */
+/*
+ * Checks that the tensors, one after the other, cover exactly `length` bytes.
+ */
 static pen_status check_cover(struct pen_safetensors *file, uint64_t length,
                               struct pen_text *why)
 {
@@ -349,7 +351,7 @@ pen_status pen_safetensors_parse(const void *bytes, size_t length,
     return PEN_OK;
 }
 
-/* *out stays NULL for an empty file, which cannot be mapped. */
+/* Maps the file; out stays NULL for an empty one, which cannot be mapped. */
 static pen_status map_file(const char *path, void **out, size_t *length,
                            struct pen_text *why)
 {

@@ -51,7 +51,9 @@ static size_t num_recent(const struct pen_spikes *spikes)
                                              : PEN_SPIKES_WINDOW;
 }
 
-/* Median distance from the median; `room` has place for all. */
+/*
+ * Returns the median distance from the median; `room` has place for all values.
+ */
 static double scatter_of(const struct pen_spikes *spikes, double median,
                          double room[PEN_SPIKES_WINDOW])
 {
@@ -61,7 +63,7 @@ static double scatter_of(const struct pen_spikes *spikes, double median,
     return NORMAL * pen_median(room, count);
 }
 
-/* The logarithm above which the next value is a spike. */
+/* Returns the logarithm above which the next value is a spike. */
 static double limit_of(const struct pen_spikes *spikes, double *median)
 {
     const struct limits *limit = &limits[spikes->kind];

@@ -171,7 +171,7 @@ static pen_status open_single(const char *path, struct pen_weights **out,
     return status == PEN_OK ? pen_weights_join(&file, 1, out, why) : status;
 }
 
-/* `folder` ends in a slash or is empty. */
+/* Opens a shard; `folder` ends in a slash or is empty. */
 static pen_status open_shard(struct pen_weights *weights, const char *folder,
                              const char *name, struct pen_text *why)
 {
@@ -361,7 +361,10 @@ pen_status pen_weights_check(const struct pen_safetensor *tensor,
     return PEN_OK;
 }
 
-/* GPT-OSS is published with experts of four bits, in blocks with scales. */
+/*
+ * Refuses a missing tensor. GPT-OSS is published with experts of four bits, in
+ * blocks with scales.
+ */
 static pen_status refuse_missing(const struct pen_weights *weights,
                                  const char *name, struct pen_text *why)
 {

@@ -197,7 +197,7 @@ pen_status pen_weights_put_at(struct pen_weights_writer *writer, size_t tensor,
     return put(writer, tensor, &at, bytes, length, why);
 }
 
-/* NULL when there is no memory. */
+/* Makes the map; NULL when there is no memory. */
 static json_t *make_map(const struct pen_weights_writer *writer)
 {
     json_t *map = json_object();
@@ -241,7 +241,10 @@ static pen_status write_index(const struct pen_weights_writer *writer,
     return status;
 }
 
-/* Whatever a reader would take first must be what was written now. */
+/*
+ * Removes stale files, so that a reader's first choice is one that was written
+ * now.
+ */
 static pen_status remove_stale(const char *path, struct pen_text *why)
 {
     if (unlink(path) == 0 || errno == ENOENT)

@@ -20,7 +20,10 @@ static pen_status check(uint32_t num_nodes, const struct pen_edge *edges,
     return PEN_OK;
 }
 
-/* Counts, adds up, places; the ends of the lists move back to their begin. */
+/*
+ * Fills the lists: counts, adds up, places; then the ends of the lists are
+ * moved back to their begin.
+ */
 static void fill_lists(struct pen_graph *graph, const struct pen_edge *edges)
 {
     for (uint32_t i = 0; i < graph->num_edges; i++) {

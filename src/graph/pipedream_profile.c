@@ -70,7 +70,7 @@ static bool skip_word(char **at, const char *word)
     return true;
 }
 
-/* A number, or [a; b; c], whose sum it is. */
+/* Reads a number, or [a; b; c], whose sum it is. */
 static bool read_sizes(char **at, double *out)
 {
     double sum = 0;
@@ -137,7 +137,10 @@ static pen_status read_node(struct reader *reader, char *line)
     return read_figures(reader, figures, node);
 }
 
-/* Sorting needs a context, which qsort() has not: a heap sort in place. */
+/*
+ * Sifts, for a heap sort in place: sorting needs a context, which qsort()
+ * lacks.
+ */
 static void sift(const struct reader *reader, uint32_t from, uint32_t count)
 {
     const struct pen_pipedream_node *nodes = reader->profile->nodes;
@@ -234,7 +237,7 @@ static pen_status read_lines(struct reader *reader, char *at)
     return status;
 }
 
-/* Room for what lines can be: each is one node or one edge. */
+/* Reads a profile, with room for one node or one edge per line. */
 static pen_status read_profile(struct reader *reader, uint32_t num_lines)
 {
     struct pen_pipedream_profile *profile = reader->profile;

@@ -62,7 +62,10 @@ static pen_status read_edges(struct reader *reader)
 
 /* ---- modes ---- */
 
-/* The bytes of one end of all edges of a node, from an object by neighbour. */
+/*
+ * Reads the bytes of one end of all edges of a node, from an object by
+ * neighbour.
+ */
 static pen_status read_shares(const struct reader *reader,
                               const struct pen_json *mode, const char *key,
                               const uint32_t *neighbours, uint32_t count,
@@ -132,7 +135,7 @@ static pen_status read_mode(struct reader *reader, const struct pen_json *json,
     return status;
 }
 
-/* A key of TMPCs: a decimal number without sign or leading zero. */
+/* Reads a key of TMPCs: a decimal number without sign or leading zero. */
 static uint32_t read_degree(const char *key)
 {
     uint32_t degree = 0;

@@ -27,7 +27,7 @@ struct reader {
     struct pen_text *why;
 };
 
-/* true, false, 1 and 0 all occur. */
+/* Reads a flag: true, false, 1 and 0 all occur. */
 static pen_status read_flag(const struct pen_json *json, const char *key,
                             bool *out, struct pen_text *why)
 {

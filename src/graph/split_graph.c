@@ -30,7 +30,7 @@ struct reader {
     struct pen_text *why;
 };
 
-/* The list under this key; an empty one where the key is absent. */
+/* Opens the list under this key; an empty one where the key is absent. */
 static pen_status open_list(const struct pen_json *json, const char *key,
                             const json_t **out, struct pen_text *why)
 {
@@ -63,7 +63,7 @@ static bool next_word(char **rest, char *word, size_t size)
     return true;
 }
 
-/* The dimensions of a list, each of the node and each once. */
+/* Reads the dimensions of a list, each of the node and each once. */
 static pen_status read_list(const struct pen_json *json, const char *key,
                             const struct pen_split_node *node, uint32_t *out,
                             uint32_t *count, struct pen_text *why)
@@ -192,7 +192,10 @@ static pen_status read_windows(const struct pen_json *json,
     return status;
 }
 
-/* Without a window a dimension has the size of what it reads. */
+/*
+ * Checks sizes. Without a window a dimension has the size of the one that it
+ * reads.
+ */
 static pen_status check_sizes(const struct pen_json *json,
                               const struct pen_split_node *node,
                               const struct pen_split_input *input,

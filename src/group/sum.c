@@ -59,7 +59,7 @@ size_t pen_sum_bytes(const struct pen_sum *sum)
     return staged_count(sum) * pen__sum_element(sum);
 }
 
-/* The leaves of members, and the nodes that these are. */
+/* Counts the leaves of members, and the nodes that these make up. */
 static pen_status count_nodes(struct pen_sum *sum)
 {
     uint32_t size = sum->options.group->size;

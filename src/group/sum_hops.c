@@ -24,7 +24,7 @@ static bool has_parent(const struct pen_sum *sum)
     return (sum->options.group->self & sum->step) != 0;
 }
 
-/* The next member below this one, if there is one. */
+/* Awaits the next member below this one, if there is one. */
 static void await_next(struct pen_sum *sum)
 {
     struct pen_group *group = sum->options.group;
@@ -56,7 +56,7 @@ static void rise(struct pen_sum *sum)
                       length_of(sum), &sum->receives[0]);
 }
 
-/* One level has come. */
+/* Adds one level that has come. */
 static void add_level(struct pen_sum *sum)
 {
     const struct pen_group *group = sum->options.group;
@@ -66,7 +66,7 @@ static void add_level(struct pen_sum *sum)
     await_next(sum);
 }
 
-/* The farthest first: they have the longest way to go. */
+/* Sends down, the farthest first: it has the longest way to go. */
 static void spread(struct pen_sum *sum)
 {
     struct pen_group *group = sum->options.group;

@@ -133,7 +133,9 @@ static bool takes_turns(const struct pen_sum *sum)
     return sum->options.route == PEN_SUM_SHARES && bytes > PEN_SUM_LONG_SHARE;
 }
 
-/* Whether this member is the one that sends now, where one alone adds. */
+/*
+ * Returns whether this member is the one that sends now, where one alone adds.
+ */
 static bool is_sender(const struct pen_sum *sum)
 {
     bool is_owner = sum->options.group->self == sum->job.owner;
@@ -154,7 +156,7 @@ static void post_all(struct pen_sum *sum)
         post(sum, i, packed);
 }
 
-/* True when there was a further turn to take. */
+/* Takes a turn; true when there was a further one. */
 static bool take_turn(struct pen_sum *sum)
 {
     if (sum->step == 0 || sum->step + 1 == sum->options.group->size)
@@ -180,7 +182,7 @@ static void fill_in_zeros(struct pen_sum *sum)
     }
 }
 
-/* The arrays of a member's nodes, each where its first leaf is. */
+/* Shows the arrays of a member's nodes, each where its first leaf is. */
 static void show_nodes(struct pen_sum *sum, uint32_t member, char *own)
 {
     uint32_t first = sum->first_leaf[member], end = sum->first_leaf[member + 1];

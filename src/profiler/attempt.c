@@ -70,7 +70,7 @@ double *pen__attempt_number(struct pen__attempt *attempt)
     return take(attempt, sizeof(double));
 }
 
-/* Second moments are squares. */
+/* Fills a part with numbers; second moments are squares. */
 static void fill(struct pen__attempt *attempt, struct pen_parameter *parameter,
                  enum pen_parameter_part part, size_t count, void *plain)
 {

@@ -212,7 +212,7 @@ static void start(struct pen__chain *chain)
     chain->last_ns = pen_clock_ns();
 }
 
-/* The mean over all layers of a kind is the sample of this round. */
+/* Adds the mean over all layers of a kind as the sample of this round. */
 static void add_pass(const struct pen__chain *chain, enum pen_layer_pass pass,
                      struct pen__chain_samples *samples)
 {
@@ -288,7 +288,9 @@ static void descend(struct pen__chain *chain,
     engine->ops->sgd_step(engine, it->parameter, &sgd);
 }
 
-/* One half of the gradient to the other, twice: each element has its turn. */
+/*
+ * Adds one half of the gradient to the other, twice: each element has its turn.
+ */
 static void add(struct pen__chain *chain,
                 const struct pen_network_parameter *it)
 {

@@ -96,7 +96,7 @@ static double bytes_of(const struct pen__attempt *attempt)
     return bytes;
 }
 
-/* The shortest: others may be using the machine. */
+/* Returns the shortest time, since others may be using the machine. */
 static double time_calls(struct pen__attempt *attempt)
 {
     int64_t shortest = INT64_MAX;
@@ -111,7 +111,10 @@ static double time_calls(struct pen__attempt *attempt)
     return 1e-9 * (double)(shortest > 0 ? shortest : 1);
 }
 
-/* row: where seconds and rates go; NULL: they are not wanted. */
+/*
+ * Runs one examination; `row` gets seconds and rates; NULL: they are not
+ * wanted.
+ */
 static pen_status run(const struct pen__case *it, struct pen_engine *engine,
                       struct pen_examined *row, struct numbers *out)
 {
@@ -133,7 +136,10 @@ static pen_status run(const struct pen__case *it, struct pen_engine *engine,
     return attempt.status;
 }
 
-/* NaN where a number is missing: no difference is then small enough. */
+/*
+ * Returns the largest difference, NaN where a number is missing, which no
+ * tolerance admits.
+ */
 static double largest_difference(const struct numbers *truth,
                                  const struct numbers *found)
 {

@@ -147,7 +147,7 @@ static void call_gelu(struct pen__attempt *attempt)
                        array(attempt, 3));
 }
 
-/* Gate and up are the halves of a row. */
+/* Prepares SwiGLU: gate and up are the halves of a row. */
 static void set_up_swiglu(struct pen__attempt *attempt)
 {
     size_t rows = attempt->it->rows, width = attempt->it->in;

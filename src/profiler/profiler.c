@@ -82,7 +82,7 @@ static void release_samples(struct pen__chain_samples *samples)
         pen__samples_release(&samples->updates[update]);
 }
 
-/* Room for all modes in the updates, which do not depend on them. */
+/* Makes room for all modes in the updates, which do not depend on them. */
 static pen_status init_samples(struct profiler *profiler)
 {
     struct pen__chain_samples *samples = &profiler->samples;

@@ -80,7 +80,7 @@ void pen__channel_index_release(struct pen__channel_index *index)
     *index = (struct pen__channel_index){.channels = NULL};
 }
 
-/* Channel that brings this stage its activation or its gradient. */
+/* Returns the channel that brings this stage its activation or its gradient. */
 static int32_t incoming(const struct pen__channel_index *index, uint32_t stage,
                         enum pen_direction direction)
 {

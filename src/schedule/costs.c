@@ -86,8 +86,8 @@ static bool is_key_list(const char *text)
 }
 
 /*
- * B is I and W in a row, so b is i + w: in halves, or one of them and the rest.
- * Without b, each of them is 1 when not given.
+ * Splits b, the cost of I and W in a row: in halves, or into one of them and
+ * the rest. Without b, each of them is 1 when not given.
  */
 static pen_status split_backward(double backward, struct pen_cost *cost,
                                  struct pen_text *why)
@@ -202,7 +202,7 @@ pen_status pen_memory_read(const char *text, struct pen_memory *memory,
     return status;
 }
 
-/* A token slice is one of n equal parts of a micro-batch. */
+/* Returns the cost of a token slice, one of n equal parts of a micro-batch. */
 static void slice_cost(struct pen_cost *cost, double share)
 {
     cost->forward_sec *= share;
@@ -238,7 +238,7 @@ static void add_cost(struct pen_cost *sum, const struct pen_cost *cost)
         sum->pair_sec += cost->pair_sec;
 }
 
-/* A part that does not say what it holds gets this share. */
+/* Gives a part without memory of its own this share. */
 static struct pen_cost with_memory(struct pen_cost cost, double share)
 {
     if (cost.memory < 0)
@@ -324,7 +324,7 @@ int pen_link_compare(const void *a, const void *b)
     return x->to == y->to ? 0 : x->to < y->to ? -1 : 1;
 }
 
-/* The link between two ranks, or the general one. */
+/* Returns the link between two ranks, or the general one. */
 static void link_of(const struct pen_costs *costs, uint32_t from, uint32_t to,
                     double *latency, double *transfer)
 {

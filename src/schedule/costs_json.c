@@ -132,7 +132,10 @@ static pen_status read_items(const json_t *list, const char *name,
     return status;
 }
 
-/* A part of several layers has a time for pairs only if every layer has. */
+/*
+ * Checks that a part of several layers has a time for pairs only if every layer
+ * has.
+ */
 static pen_status check_pairs(const struct pen_costs *costs,
                               struct pen_text *why)
 {
@@ -301,7 +304,10 @@ static pen_status read_links(const struct pen_json *file,
     return check_links(costs, why);
 }
 
-/* A bandwidth without a size of the messages would have no effect. */
+/*
+ * Refuses a bandwidth without a size of the messages, since it would have no
+ * effect.
+ */
 static pen_status check_bytes(const struct pen_json *file,
                               const struct pen_costs *costs,
                               struct pen_text *why)

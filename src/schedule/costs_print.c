@@ -1,7 +1,7 @@
 /* The cost file that costs_json.c reads, from costs in memory. */
 #include "schedule/costs.h"
 
-/* Negative means what an absent key means. */
+/* Adds a number; a negative one means an absent key. */
 static void add_number(struct pen_text *out, const char *key, double value)
 {
     if (value >= 0)

@@ -61,7 +61,10 @@ static uint64_t forwards(const struct pen__program *program,
     return count;
 }
 
-/* Micro-batches that one run of the loop advances; 0: not a whole number. */
+/*
+ * Returns the micro-batches that one run of the loop advances; 0: not a whole
+ * number.
+ */
 static uint64_t advance_of(const struct pen__program *program, uint32_t rank)
 {
     const struct pen__instr_row *row = &program->rows[rank];
@@ -230,7 +233,7 @@ static bool is_periodic(const struct loops *loops, const struct pen__run *run,
     return true;
 }
 
-/* Busy ticks of one run of a stretch. */
+/* Returns the busy ticks of one run of a stretch. */
 static int64_t busy_of(const struct pen__run *run,
                        const struct pen__instr_row *row,
                        const struct pen__stretch *stretch)
@@ -304,7 +307,7 @@ static pen_status attempt(const struct loops *loops,
     return PEN_OK;
 }
 
-/* The last messages of the loops, as far as the comparison looks. */
+/* Marks the last messages of the loops, as far as the comparison looks. */
 static void mark_zones(struct loops *loops)
 {
     for (uint32_t i = 0; i < loops->program->num_channels; i++)

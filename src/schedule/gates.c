@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* The stage at the other end of a message. */
+/* Returns the stage at the other end of a message. */
 static uint32_t other_stage(const struct pen_shape *shape,
                             const struct pen_op *op)
 {
@@ -39,7 +39,7 @@ static uint32_t count_forwards(const struct pen_row *row)
     return count;
 }
 
-/* Whether the messages that a row sends in these places leave. */
+/* Notes whether the messages that a row sends in these places leave. */
 static void note_sends(const struct pen_schedule *schedule, uint32_t rank,
                        uint32_t from, uint32_t to, bool do_leave, bool *is_sent)
 {
@@ -52,7 +52,7 @@ static void note_sends(const struct pen_schedule *schedule, uint32_t rank,
     }
 }
 
-/* The first receive of a message that does not leave, or `end`. */
+/* Returns the first receive of a message that is not sent, or `end`. */
 static uint32_t find_missing(const struct pen_schedule *schedule, uint32_t rank,
                              uint32_t end, const bool *is_sent)
 {

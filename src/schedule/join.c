@@ -42,7 +42,9 @@ static pen_status check_rules(const struct pen_schedule *schedule,
     return PEN_INVALID;
 }
 
-/* A batch may read the step of the one before the last, not of the last. */
+/*
+ * Checks that a batch reads no later step than that of the one before the last.
+ */
 static pen_status check_op(const struct pen_schedule *schedule,
                            const struct pen_op *op, struct pen_text *why)
 {

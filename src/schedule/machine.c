@@ -69,7 +69,7 @@ static void transfer(struct pen__run *run, struct pen__channel_state *channel,
     }
 }
 
-/* False while the window is full. */
+/* Returns false while the window is full. */
 static bool post_send(struct pen__run *run, struct pen__channel_state *channel,
                       int64_t *clock)
 {
@@ -107,7 +107,9 @@ static void post_sync(struct pen__run *run, uint32_t stage, int64_t clock)
         wake(run, pen_shape_rank_of(shape, twin));
 }
 
-/* False while a twin has not reached its SYNC; raises *clock otherwise. */
+/*
+ * Returns false while a twin has not reached its SYNC; otherwise raises *clock.
+ */
 static bool wait_for_sync(struct pen__run *run, uint32_t stage, int64_t *clock)
 {
     const struct pen_shape *shape = &run->program->shape;
@@ -138,7 +140,7 @@ static void spend(struct pen__rank_state *state, int64_t start, int64_t ticks)
     state->busy += ticks;
 }
 
-/* A SYNC or STEP; false while a STEP has to wait. */
+/* Runs a SYNC or STEP; false while a STEP has to wait. */
 static bool step_stage(struct pen__run *run, uint32_t rank,
                        const struct pen__instr *instr)
 {
@@ -158,7 +160,9 @@ static bool step_stage(struct pen__run *run, uint32_t rank,
     return true;
 }
 
-/* False until the message has been sent; raises *start to its arrival. */
+/*
+ * Returns false until the message has been sent; raises *start to its arrival.
+ */
 static bool wait_for_message(struct pen__channel_state *channel, uint32_t back,
                              int64_t *start)
 {
@@ -173,7 +177,7 @@ static bool wait_for_message(struct pen__channel_state *channel, uint32_t back,
     return true;
 }
 
-/* False when the rank has to wait; it is then asked again. */
+/* Returns false when the rank has to wait; it is then called again. */
 static bool step_instr(struct pen__run *run, uint32_t rank,
                        const struct pen__instr *instr)
 {
@@ -233,7 +237,9 @@ static void enter_stretch(struct pen__run *run, uint32_t rank, uint32_t number)
     state->count = number == row->loop ? loop_count(run, rank) : stretch->count;
 }
 
-/* Last iterations of the loop of this rank whose clocks are kept. */
+/*
+ * Returns the last iterations of the loop of this rank whose clocks are kept.
+ */
 static uint32_t watched_of(const struct pen__run *run, uint32_t rank)
 {
     return run->options.watched *
@@ -333,7 +339,7 @@ static uint64_t ring_of(const struct pen__run *run, const struct load *load)
     return size;
 }
 
-/* Everything about a channel but its messages. */
+/* Prepares everything in a channel but its messages. */
 static void init_channel(struct pen__run *run, uint32_t number)
 {
     const struct pen__channel *channel = &run->program->channels[number];
@@ -428,7 +434,7 @@ static pen_status init_syncs(struct pen__run *run)
     return run->sync_time == NULL ? PEN_NOMEM : PEN_OK;
 }
 
-/* One array per rank, `size` elements each, in one block. */
+/* Makes one array per rank, `size` elements each, in one block. */
 static void *init_records(struct pen__run *run, size_t element,
                           uint64_t (*size)(const struct pen__run *, uint32_t))
 {

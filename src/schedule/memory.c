@@ -135,9 +135,10 @@ pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
 }
 
 /*
- * A version is held from its STEP (version 0: from the start) to its last use;
- * the newest one is always held. A walk backwards over the row shows, at every
- * STEP, the oldest version that is still needed after it.
+ * Returns the most versions held at once. A version is held from its STEP
+ * (version 0: from the start) to its last use; the newest one is always held. A
+ * walk backwards over the row shows, at every STEP, the oldest version that is
+ * still needed after it.
  */
 uint32_t pen__row_versions(const struct pen_schedule *schedule, uint32_t rank)
 {

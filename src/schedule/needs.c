@@ -11,7 +11,10 @@ static void count_up(uint32_t *now, uint32_t *most)
         *most = *now;
 }
 
-/* Backward, slices go from the last to the first. */
+/*
+ * Notes where slopes begin: in the backward, slices go from the last to the
+ * first.
+ */
 static void begin_slopes(const struct pen_shape *shape, const struct pen_op *op,
                          struct pen_stage_needs *now,
                          struct pen_stage_needs *most)
@@ -88,7 +91,10 @@ struct pen_stage_needs pen_row_count_needs(const struct pen_shape *shape,
 /* Receives that are posted ahead of their place. */
 #define AHEAD 2u
 
-/* The rank at the other end of what this op makes, consumes or carries. */
+/*
+ * Returns the rank at the other end of the message that this op makes, consumes
+ * or carries.
+ */
 static uint32_t peer_of(const struct pen_shape *shape, const struct pen_op *op,
                         bool is_out)
 {
@@ -101,7 +107,10 @@ static uint32_t peer_of(const struct pen_shape *shape, const struct pen_op *op,
                : UINT32_MAX;
 }
 
-/* Most messages of a channel between the op that begins and that ends each. */
+/*
+ * Returns the most messages of a channel between the op that begins and that
+ * which ends each.
+ */
 static uint32_t count_between(const struct pen_schedule *schedule, uint32_t row,
                               enum pen_direction direction, uint32_t peer,
                               bool is_out)

@@ -100,7 +100,7 @@ static void tracer_release(struct tracer *tracer)
     free(tracer->lane);
 }
 
-/* The number of the message at this position; positions ascend. */
+/* Returns the number of the message at this position; positions ascend. */
 static uint64_t number_of(const uint32_t *positions, uint64_t count,
                           uint32_t position)
 {
@@ -114,7 +114,10 @@ static uint64_t number_of(const uint32_t *positions, uint64_t count,
     return low;
 }
 
-/* The send from which bytes moved without a pause until this one's came. */
+/*
+ * Returns the send from which bytes moved without a pause until this one's
+ * came.
+ */
 static struct pen_path_step sender_of(const struct tracer *tracer,
                                       int32_t channel, uint64_t number)
 {
@@ -132,7 +135,7 @@ static struct pen_path_step sender_of(const struct tracer *tracer,
     }
 }
 
-/* The message that feeds this compute op, if it arrived at the tick. */
+/* Returns the message that feeds this compute op, if it arrived at the tick. */
 static struct pen_path_step feeder_of(const struct tracer *tracer,
                                       uint32_t rank, uint32_t position,
                                       int64_t tick)
@@ -165,7 +168,7 @@ static struct pen_path_step feeder_of(const struct tracer *tracer,
     return nowhere;
 }
 
-/* The receive that made room in the window of this send. */
+/* Returns the receive that made room in the window of this send. */
 static struct pen_path_step room_for(const struct tracer *tracer, uint32_t rank,
                                      uint32_t position)
 {
@@ -183,7 +186,7 @@ static struct pen_path_step room_for(const struct tracer *tracer, uint32_t rank,
                                   true};
 }
 
-/* The SYNC, of this stage or a twin, that was through at this tick. */
+/* Returns the SYNC, of this stage or a twin, that was through at this tick. */
 static struct pen_path_step reduction_of(const struct tracer *tracer,
                                          const struct pen_op *step,
                                          int64_t tick)

@@ -131,7 +131,7 @@ pen_status pen_shape_replicate(struct pen_shape *shape,
     return PEN_OK;
 }
 
-/* Whether ranks, stages and copies are those of its counts. */
+/* Checks that ranks, stages and copies are those of its counts. */
 static pen_status check_replicas(const struct pen_shape *shape,
                                  struct pen_text *why)
 {
@@ -237,7 +237,7 @@ uint32_t pen_shape_chunks(const struct pen_shape *shape)
     return pen_shape_parts(shape) / shape->num_ranks;
 }
 
-/* Position that turns back at each end: 0 1 2 3 3 2 1 0 0 1 ... */
+/* Returns a position that turns back at each end: 0 1 2 3 3 2 1 0 0 1 ... */
 static uint32_t fold(uint32_t part, uint32_t p)
 {
     uint32_t chunk = part / p;

@@ -41,7 +41,7 @@ struct compiler {
     bool wants_loops;
 };
 
-/* A rank that moves stashes has a lane: a channel to itself. */
+/* Adds lanes: a rank that moves stashes has a channel to itself. */
 static void add_lanes(struct compiler *compiler)
 {
     const struct pen_schedule *schedule = compiler->schedule;
@@ -148,7 +148,7 @@ static bool take_posted(struct compiler *compiler, const struct pen_op *op,
     return true;
 }
 
-/* A waiting instruction of its own, used by groups and loads. */
+/* Appends a waiting instruction of its own, for groups and loads. */
 static pen_status append_wait(struct compiler *compiler, uint32_t position,
                               int32_t channel, uint32_t back)
 {
@@ -262,7 +262,10 @@ static pen_status compile_single(struct compiler *compiler, uint32_t rank,
     return PEN_OK;
 }
 
-/* An overlapped pair is one F and one B; other groups run in order. */
+/*
+ * Returns whether a group is an overlapped pair, one F and one B; others run in
+ * order.
+ */
 static bool is_pair(const struct pen_row *row, uint32_t from, uint32_t to)
 {
     return to - from == 2 && row->ops[from].kind == PEN_OP_FORWARD &&
@@ -314,7 +317,10 @@ static pen_status compile_whole_stage(struct compiler *compiler,
     return PEN_OK;
 }
 
-/* Only compute and SYNC run together; anything else ends a group. */
+/*
+ * Returns whether an op can overlap: only compute and SYNC; any other op ends a
+ * group.
+ */
 static bool can_overlap(const struct pen_op *op)
 {
     return pen_op_is_compute(op->kind) || op->kind == PEN_OP_SYNC_GRAD;
@@ -363,7 +369,10 @@ static bool same_instr(const struct pen__instr *a, const struct pen__instr *b)
            a->is_end == b->is_end;
 }
 
-/* Smallest period of a stretch of instructions: Knuth, Morris and Pratt. */
+/*
+ * Returns the smallest period of a stretch of instructions: Knuth, Morris and
+ * Pratt.
+ */
 static uint32_t period_of(struct compiler *compiler,
                           const struct pen__instr *text, uint32_t length)
 {
@@ -425,8 +434,8 @@ static pen_status add_runs(struct compiler *compiler, uint32_t from,
 }
 
 /*
- * The loop of the row: the period of its middle third, stretched as far as it
- * holds to both sides. A count of 0 says that there is none.
+ * Finds the loop of the row: the period of its middle third, stretched to both
+ * sides as far as it holds. A count of 0 says that there is none.
  */
 static pen_status find_loop(struct compiler *compiler,
                             struct pen__stretch *loop)

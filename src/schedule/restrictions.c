@@ -454,7 +454,9 @@ static bool recomputes_with_its_weights(const struct pen_training_facts *facts,
     return false;
 }
 
-/* R reads the weights of its F, which some methods do not keep. */
+/*
+ * Returns whether R has the weights of its F, which some methods do not keep.
+ */
 static bool has_weights_to_recompute(const struct pen_training_facts *facts,
                                      struct pen_text *why)
 {
@@ -586,7 +588,10 @@ static pen_status check_order(const struct pen_row *row, uint32_t stage,
     return PEN_OK;
 }
 
-/* The next op of this kind from a position on; the row's length if none. */
+/*
+ * Returns the next op of this kind from a position on; the row's length if
+ * none.
+ */
 static uint32_t next_of(const struct pen_row *row, enum pen_op_kind kind,
                         uint32_t from)
 {
@@ -595,7 +600,10 @@ static uint32_t next_of(const struct pen_row *row, enum pen_op_kind kind,
     return from;
 }
 
-/* One stage that evicts, and back in the order of leaving. */
+/*
+ * Checks that one stage evicts, and that stashes come back in the order of
+ * leaving.
+ */
 static pen_status check_evictions(const struct pen_row *row, uint32_t slices,
                                   struct pen_text *why)
 {

@@ -95,7 +95,7 @@ static bool is_searched(const struct pen_search_args *args,
     }
 }
 
-/* Published schedules of other placements have no field. */
+/* Opens the field; published schedules of other placements have none. */
 static pen_status open_field(struct search *search, struct pen_text *why)
 {
     const struct pen_search_args *args = search->args;
@@ -123,7 +123,7 @@ static pen_status open_field(struct search *search, struct pen_text *why)
     return status;
 }
 
-/* Span and makespan of a schedule that is legal and fits. */
+/* Computes span and makespan of a schedule that is legal and fits. */
 static pen_status judge(const struct pen_search_args *args,
                         const struct pen_schedule *schedule,
                         struct result *result)
@@ -143,7 +143,10 @@ static pen_status judge(const struct pen_search_args *args,
     return status;
 }
 
-/* A generator's schedule as a candidate, if it has the shape of the field. */
+/*
+ * Offers a generator's schedule as a candidate, if it has the shape of the
+ * field.
+ */
 static void offer(struct search *search, const struct pen_schedule *schedule)
 {
     const struct pen_shape *shape = &search->field.problem.shape;
@@ -209,7 +212,7 @@ static void try_generators(struct search *search)
     }
 }
 
-/* True when no candidate can beat the best one. */
+/* Returns true when no candidate can beat the best one. */
 static bool is_best(const struct pen__field *field)
 {
     return pen__field_span(field) * field->problem.per_sec <
@@ -270,7 +273,7 @@ static uint64_t budget_of(const struct search *search)
     return (uint64_t)(effort * fmin(1e7 + 3e4 * ops, 1.5e9)) + 1;
 }
 
-/* The shortest candidate as a schedule; NULL when there is none. */
+/* Makes a schedule of the shortest candidate; NULL when there is none. */
 static pen_status make_best(struct search *search, struct pen_schedule **out,
                             struct pen_text *why)
 {
@@ -299,7 +302,9 @@ static void finish_report(struct search *search, const struct result *result)
                           : (double)INFINITY;
 }
 
-/* The candidate, or the generator's schedule where that is not longer. */
+/*
+ * Chooses the candidate, or the generator's schedule where that is not longer.
+ */
 static pen_status choose(struct search *search, struct pen_schedule **out,
                          struct pen_text *why)
 {

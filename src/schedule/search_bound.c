@@ -48,7 +48,7 @@ static struct parts parts_of(const struct pen__problem *problem, uint32_t rank,
     return (struct parts){first + PEN__F, first + PEN__I, first + PEN__W};
 }
 
-/* The limit as given: the slack for rounding is not there to be used. */
+/* Returns the limit as given: the search may not use the slack for rounding. */
 static double limit_of(const struct pen__problem *problem)
 {
     return problem->limit / (1 + PEN__LIMIT_SLACK);
@@ -100,7 +100,7 @@ struct item {
     double most;
 };
 
-/* The most work in this room, in parts if need be (an upper bound). */
+/* Returns the most work in this room, in parts if need be (an upper bound). */
 static double fill_room(struct item *items, uint32_t count, double room)
 {
     double work = 0;
@@ -122,7 +122,7 @@ static double fill_room(struct item *items, uint32_t count, double room)
     return work;
 }
 
-/* Work of the F that memory can hold at once. */
+/* Returns the work of the F that memory can hold at once. */
 static double forward_work(const struct pen__problem *problem, uint32_t rank)
 {
     struct item items[UINT8_MAX];
@@ -140,7 +140,7 @@ static double forward_work(const struct pen__problem *problem, uint32_t rank)
     return fill_room(items, chunks, room);
 }
 
-/* F of all chunks, for one micro-batch. */
+/* Returns F of all chunks, for one micro-batch. */
 static int64_t all_forward(const struct pen__problem *problem, uint32_t rank)
 {
     int64_t sum = 0;
@@ -149,7 +149,7 @@ static int64_t all_forward(const struct pen__problem *problem, uint32_t rank)
     return sum;
 }
 
-/* Memory of one micro-batch whose F have all run. */
+/* Returns the memory of one micro-batch whose F have all run. */
 static double whole_memory(const struct pen__problem *problem, uint32_t rank)
 {
     double sum = 0;
@@ -181,7 +181,7 @@ static double held_work(const struct pen__problem *problem, uint32_t rank,
                      limit_of(problem) - whole_memory(problem, rank));
 }
 
-/* I (and W) of the chunks from `first` on, for one micro-batch. */
+/* Returns I (and W) of the chunks from `first` on, for one micro-batch. */
 static int64_t backward_work(const struct pen__problem *problem, uint32_t rank,
                              uint32_t first, bool with_weights)
 {
@@ -193,14 +193,14 @@ static int64_t backward_work(const struct pen__problem *problem, uint32_t rank,
     return sum;
 }
 
-/* True when the rank could run every F before its first I. */
+/* Returns true when the rank could run every F before its first I. */
 static bool holds_all(const struct pen__problem *problem, uint32_t rank)
 {
     return whole_memory(problem, rank) * problem->num_microbatches <=
            problem->limit;
 }
 
-/* Idle ticks before the first I. */
+/* Returns the idle ticks before the first I. */
 static int64_t fill_idle(const struct pen__problem *problem,
                          const struct chains *chains, uint32_t rank)
 {
@@ -212,7 +212,7 @@ static int64_t fill_idle(const struct pen__problem *problem,
     return (int64_t)fmax(idle, 0);
 }
 
-/* Idle ticks between last F and last I. */
+/* Returns the idle ticks between last F and last I. */
 static int64_t drain_idle(const struct pen__problem *problem,
                           const struct chains *chains, uint32_t rank,
                           bool with_weights)
@@ -226,7 +226,9 @@ static int64_t drain_idle(const struct pen__problem *problem,
     return (int64_t)fmax(idle, 0);
 }
 
-/* Idle ticks that the rank cannot avoid; W counts as work or not. */
+/*
+ * Returns the idle ticks that the rank cannot avoid; W counts as work or not.
+ */
 static int64_t idle_of(const struct pen__problem *problem,
                        const struct chains *chains, uint32_t rank,
                        bool with_weights)
@@ -238,7 +240,10 @@ static int64_t idle_of(const struct pen__problem *problem,
     return fill > drain ? fill : drain;
 }
 
-/* From the end of the last I of this rank to the end of its last W or STEP. */
+/*
+ * Returns the time from the end of the last I of this rank to the end of its
+ * last W or STEP.
+ */
 static int64_t tail_of(const struct pen__problem *problem, uint32_t rank)
 {
     struct parts parts = parts_of(problem, rank, 0);
@@ -247,7 +252,7 @@ static int64_t tail_of(const struct pen__problem *problem, uint32_t rank)
            (step > 0 ? step + problem->sync[parts.w->stage] : 0);
 }
 
-/* Span of the ranks before q that follows from q's own F and I. */
+/* Returns the span of the ranks before q that follows from q's own F and I. */
 static int64_t last_input_bound(const struct pen__problem *problem,
                                 const struct chains *chains, uint32_t q)
 {
@@ -267,7 +272,7 @@ static int64_t last_input_bound(const struct pen__problem *problem,
     return bound;
 }
 
-/* Span of any rank that follows from q's last F. */
+/* Returns the span of any rank that follows from q's last F. */
 static int64_t last_forward_bound(const struct pen__problem *problem,
                                   const struct chains *chains, uint32_t q)
 {

@@ -82,7 +82,7 @@ static void take(struct joint *joint, struct pen_schedule *schedule,
     best->is_start = it->is_start;
 }
 
-/* INVALID and INFEASIBLE leave a placement out. */
+/* Searches one placement; INVALID and INFEASIBLE leave it out. */
 static pen_status search_one(struct joint *joint, unsigned placement)
 {
     struct pen_search_args args = *joint->args;

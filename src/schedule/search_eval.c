@@ -123,7 +123,7 @@ static void post_receive(struct pen__evaluator *it, int32_t number,
     }
 }
 
-/* False while the window is full. */
+/* Returns false while the window is full. */
 static bool post_send(struct pen__evaluator *it, const struct pen__task *task,
                       struct rank *rank, uint64_t *sent)
 {
@@ -159,7 +159,7 @@ static bool post_send(struct pen__evaluator *it, const struct pen__task *task,
 
 enum progress { DONE, WAITS, REFUSED };
 
-/* Computes, when the message is there. */
+/* Computes, when the message has come. */
 static enum progress compute(struct pen__evaluator *it, uint32_t number,
                              const struct pen__task *task,
                              struct record *record)

@@ -100,7 +100,10 @@ pen_status pen__lister_create(const struct pen__problem *problem,
     return PEN_OK;
 }
 
-/* When the input of the next op of this type is there; INT64_MAX: unknown. */
+/*
+ * Returns when the input of the next op of this type arrives; INT64_MAX:
+ * unknown.
+ */
 static int64_t ready_at(const struct pen__lister *lister, uint32_t rank,
                         uint32_t type)
 {

@@ -109,9 +109,9 @@ static uint32_t next_release(const struct pen__problem *problem, uint32_t rank,
 }
 
 /*
- * Where an F no longer fits, what frees memory is pulled in front of it.
- * Without this, candidates at the limit would have few legal neighbours. False
- * when the row stays illegal.
+ * Repairs a row where an F no longer fits: pulls ops that free memory in front
+ * of it. Without this, candidates at the limit would have few legal neighbours.
+ * False when the row stays illegal.
  */
 static bool repair_row(const struct pen__problem *problem, uint32_t rank,
                        uint8_t *row)
@@ -151,7 +151,10 @@ static double mean_work(const struct pen__problem *problem)
     return sum / problem->num_ranks;
 }
 
-/* Mostly on the critical path; now and then anywhere, to make room. */
+/*
+ * Chooses a place, mostly on the critical path; now and then anywhere, to make
+ * room.
+ */
 static struct pen__place choose_place(const struct pen__moves *moves,
                                       struct pen_random *random)
 {

@@ -35,7 +35,9 @@ static int64_t to_ticks(const struct pen__problem *problem, double sec)
     return llround(sec * problem->per_sec);
 }
 
-/* Decimal ticks, so fine that nothing the search may build overflows. */
+/*
+ * Chooses decimal ticks, so fine that nothing the search may build overflows.
+ */
 static double choose_ticks(const struct pen__problem *problem,
                            const struct pen_cost_table *costs)
 {
@@ -51,7 +53,10 @@ static double choose_ticks(const struct pen__problem *problem,
     return pen__ticks_per_sec(4e18, bound * (double)problem->num_ranks);
 }
 
-/* Type of the same rank whose n-th op the n-th op of this type follows. */
+/*
+ * Returns the type of the same rank whose n-th op the n-th op of this type
+ * follows.
+ */
 static int32_t local_before(const struct pen_shape *shape, uint32_t rank,
                             uint32_t chunk, enum pen__role role)
 {
@@ -137,9 +142,10 @@ static void fill_channels(struct pen__problem *problem,
 }
 
 /*
- * The first op of a rank is the first F of its first stage, whatever the
- * candidate: everything else on the rank needs it or a later one. Under the
- * placements of the search, stages 0 to p-1 are the first ones of the ranks.
+ * Fills in when ranks begin. The first op of a rank is the first F of its first
+ * stage, whatever the candidate: everything else on the rank needs it or a
+ * later one. Under the placements of the search, stages 0 to p-1 are the first
+ * ones of the ranks.
  */
 static void fill_heads(struct pen__problem *problem)
 {

@@ -142,7 +142,7 @@ void pen__rule_set(const struct pen__problem *problem, uint32_t index,
             rest == 0 ? 0 : problem->limit * rest / (2 * NUM_RESERVES);
 }
 
-/* Zero on average, now and then large. */
+/* Draws a number that is zero on average, and now and then large. */
 static double jolt(struct pen_random *random)
 {
     double unit = 2 * pen_random_unit(random) - 1;

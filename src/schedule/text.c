@@ -23,7 +23,7 @@
 
 #define NEWEST_VERSION 4
 
-/* A number, with a mark before it, ending at `end`; returns its begin. */
+/* Puts a number, with a mark before it, ending at `end`; returns its begin. */
 static char *put_marked(char *end, char mark, uint32_t number)
 {
     do {
@@ -35,7 +35,9 @@ static char *put_marked(char *end, char mark, uint32_t number)
     return end;
 }
 
-/* From its end, as numbers come: half of a schedule's text is made here. */
+/*
+ * Prints from its end, as numbers come: half of a schedule's text is made here.
+ */
 void pen_op_print(const struct pen_op *op, struct pen_text *out)
 {
     char bytes[64];

@@ -49,7 +49,7 @@ static bool is_op_like(const char *text, size_t length)
            (at == length || !(text[at] >= 'a' && text[at] <= 'z'));
 }
 
-/* As pen__reader_next_line(), but for the first line, too. */
+/* Moves like pen__reader_next_line(), but to the first line, too. */
 static bool next_line(struct pen__reader *reader)
 {
     bool has_line = pen__reader_next_line(reader);
@@ -103,7 +103,7 @@ static pen_status take_rank(struct walk *walk)
     return PEN_OK;
 }
 
-/* The row of the next line; *is_end when there is none. */
+/* Begins the row of the next line; *is_end when there is none. */
 static pen_status begin_row(struct walk *walk, bool *is_end)
 {
     struct pen__reader *reader = &walk->reader;
@@ -119,7 +119,7 @@ static pen_status begin_row(struct walk *walk, bool *is_end)
     return take_rank(walk);
 }
 
-/* All ops have a stage, or none has. */
+/* Checks that all ops have a stage, or none has. */
 static pen_status check_style(struct walk *walk)
 {
     struct pen__reader *reader = &walk->reader;
@@ -149,8 +149,8 @@ static pen_status take_op(struct walk *walk, struct pen_op *op)
 }
 
 /*
- * The next op of the text; *is_end instead when there is none. Wrong ops are
- * refused and passed over, as long as they are few.
+ * Reads the next op of the text; *is_end instead when there is none. Refuses
+ * and skips wrong ops, as long as they are few.
  */
 static pen_status next_op(struct walk *walk, struct pen_op *op, bool *is_end)
 {
@@ -171,7 +171,7 @@ static pen_status next_op(struct walk *walk, struct pen_op *op, bool *is_end)
     }
 }
 
-/* First walk: how large is it? */
+/* Measures the text in a first walk. */
 static pen_status measure(struct walk *walk, struct pen_shape *shape)
 {
     bool has_zero = false;
@@ -242,7 +242,10 @@ static pen_status refuse_placement(struct walk *walk,
     return status;
 }
 
-/* Second walk: a loop (linear when it does not wrap) or a V? */
+/*
+ * Finds the placement in a second walk: a loop (linear when it does not wrap)
+ * or a V.
+ */
 static pen_status find_placement(struct walk *walk, struct pen_shape *shape)
 {
     uint32_t p = shape->num_ranks;
@@ -270,7 +273,7 @@ static pen_status find_placement(struct walk *walk, struct pen_shape *shape)
     return PEN_OK;
 }
 
-/* Third walk. */
+/* Adds the ops in a third walk. */
 static pen_status add_ops(struct walk *walk, struct pen_schedule *schedule)
 {
     for (;;) {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The line of rank 0. */
+/* Skips to the line of rank 0. */
 static void skip_header(struct pen__reader *reader)
 {
     static const char magic[] = "# penstock-schedule";

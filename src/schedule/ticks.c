@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Seconds that nothing in this program can exceed, by far. */
+/* Returns seconds that nothing in this program can exceed, by far. */
 static double bound_sec(const struct pen__program *program,
                         const struct pen_cost_table *costs)
 {

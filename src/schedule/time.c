@@ -80,7 +80,10 @@ fail:
     return PEN_NOMEM;
 }
 
-/* Start, end and busy of every rank, and what follows from them. */
+/*
+ * Computes start, end and busy time of every rank, and the figures derived from
+ * them.
+ */
 static void summarise(struct pen_timing *timing, const struct pen__run *run)
 {
     double per_sec = run->ticks->per_sec;
@@ -148,7 +151,7 @@ static pen_status fill_ops(struct pen_timing *timing,
     return PEN_OK;
 }
 
-/* The curve of one rank from its events; its peak too. */
+/* Computes the curve of one rank from its events; its peak too. */
 static pen_status fill_curve(struct pen_timing *timing,
                              const struct pen_schedule *schedule,
                              const struct pen__run *run,
@@ -195,7 +198,7 @@ static pen_status fill_curves(struct pen_timing *timing,
     return PEN_OK;
 }
 
-/* Everything, with a record of every op. */
+/* Times everything, with a record of every op. */
 static pen_status time_with_ops(const struct pen_schedule *schedule,
                                 const struct pen_cost_table *table,
                                 uint32_t send_window, struct pen_timing *timing,

@@ -41,7 +41,7 @@ static void reader_init(struct reader *reader, const char *text, size_t length,
     *reader = (struct reader){.text = text, .length = length, .why = why};
 }
 
-/* Rows and columns are counted from 1, as a spreadsheet shows them. */
+/* Refuses; rows and columns are counted from 1, as a spreadsheet shows them. */
 static pen_status refuse(const struct reader *reader, size_t at,
                          const char *what)
 {
@@ -133,7 +133,10 @@ static pen_status take_op(struct reader *reader, struct pen_op *op)
     return status;
 }
 
-/* The group of the pair being read: neighbours differ, that is enough. */
+/*
+ * Returns the group of the pair being read: it only has to differ from its
+ * neighbours'.
+ */
 static uint16_t group_of_pair(const struct reader *reader)
 {
     return (uint16_t)(reader->pairs % UINT16_MAX + 1);
@@ -202,7 +205,7 @@ static pen_status end_row(struct reader *reader)
     return PEN_OK;
 }
 
-/* The next op of the file; *is_end instead when there is none. */
+/* Reads the next op of the file; *is_end instead when there is none. */
 static pen_status next_op(struct reader *reader, struct pen_op *op,
                           bool *is_end)
 {
@@ -227,7 +230,7 @@ static pen_status next_op(struct reader *reader, struct pen_op *op,
     return take_cell(reader, op);
 }
 
-/* First walk: how large is it? */
+/* Measures the file in a first walk. */
 static pen_status measure(struct reader *reader, struct pen_shape *shape)
 {
     *shape = (struct pen_shape){.num_copies = 1, .num_slices = 1};
@@ -272,7 +275,10 @@ static pen_status refuse_placement(const struct reader *reader,
     return status;
 }
 
-/* Second walk: a loop (linear when it does not wrap) or a V? */
+/*
+ * Finds the placement in a second walk: a loop (linear when it does not wrap)
+ * or a V.
+ */
 static pen_status find_placement(struct reader *reader, struct pen_shape *shape)
 {
     uint32_t p = shape->num_ranks;
@@ -299,7 +305,7 @@ static pen_status find_placement(struct reader *reader, struct pen_shape *shape)
     return PEN_OK;
 }
 
-/* Third walk. */
+/* Adds the ops in a third walk. */
 static pen_status add_ops(struct reader *reader, struct pen_schedule *schedule)
 {
     for (;;) {

@@ -150,7 +150,7 @@ static pen_status check_place(struct verifier *verifier, uint32_t rank,
     return PEN_OK;
 }
 
-/* How often the kind occurs in the cell: 0, 1, or 2 for more. */
+/* Returns how often the kind occurs in the cell: 0, 1, or 2 for more. */
 static unsigned count_of(const struct verifier *verifier, size_t cell,
                          unsigned kind)
 {
@@ -192,7 +192,10 @@ count_op(struct verifier *verifier, uint32_t rank, uint32_t position,
     return PEN_OK;
 }
 
-/* `unit` counts the slices of all micro-batches of the stage's copy. */
+/*
+ * Refuses a missing op; `unit` counts the slices of all micro-batches of the
+ * stage's copy.
+ */
 static pen_status refuse_missing(struct verifier *verifier, uint32_t stage,
                                  uint32_t unit, const char *what)
 {
@@ -245,7 +248,10 @@ static pen_status check_complete(struct verifier *verifier)
 #define SEEN(kind) (1u << (kind))
 #define IS_AWAY (1u << 15)
 
-/* An op that is nowhere is missing (V1), not late. */
+/*
+ * Refuses an op that comes before this kind of the same micro-batch. One that
+ * is nowhere is missing (V1), not late.
+ */
 static pen_status need(struct verifier *verifier, uint32_t rank,
                        uint32_t position, uint16_t state, unsigned kind)
 {
@@ -742,7 +748,7 @@ static pen_status check_progress(struct verifier *verifier)
     return refuse_deadlock(verifier, window);
 }
 
-/* The first op at which the local level passes the limit. */
+/* Returns the first op at which the local level passes the limit. */
 static uint32_t find_excess(const struct verifier *verifier,
                             const struct pen_cost_table *table, uint32_t rank,
                             double limit)
@@ -807,7 +813,10 @@ static pen_status count_message(struct verifier *verifier, uint32_t rank,
                                        : count_op(verifier, rank, position, op);
 }
 
-/* With a hook messages come later: an op twice has its messages twice. */
+/*
+ * Checks counts. With a hook messages come later: an op twice has its messages
+ * twice.
+ */
 static pen_status check_counts(struct verifier *verifier)
 {
     pen_status status = PEN_OK;

@@ -43,7 +43,7 @@ static bool read_rank(const char **at, uint32_t *out)
     return rank < MAX_RANK;
 }
 
-/* A number and nothing else: no unit. */
+/* Reads a number and nothing else: no unit. */
 static bool read_factor(const char *text, double *out)
 {
     double factor;
@@ -159,7 +159,10 @@ bool pen_disturbances_are_none(const struct pen_disturbances *all)
            all->jitter == 0;
 }
 
-/* A normal number that depends on these three and on no order of questions. */
+/*
+ * Returns a normal number that depends on these three values only, and not on
+ * the order of calls.
+ */
 static double deviation(uint64_t seed, uint32_t rank, uint64_t number)
 {
     struct pen_random random = {seed};

@@ -82,7 +82,7 @@ static pen_status start_slow_link(const struct pen_slow_link *slow,
 
 /* ---- failures ---- */
 
-/* Arguments: the second, the name of the host. */
+/* Stops a host; arguments: the second, the name of the host. */
 static void run_failure(int argc, char **argv)
 {
     PEN_BUG_UNLESS(argc == 2);
@@ -90,7 +90,7 @@ static void run_failure(int argc, char **argv)
     pen_host_stop(sg_host_by_name(argv[1]));
 }
 
-/* Both directions of a link have its name and more. */
+/* Returns whether a link is of this name: its two directions have a suffix. */
 static bool is_of(const char *link, const char *name)
 {
     size_t length = strlen(name);
@@ -140,7 +140,10 @@ static bool is_failing(const struct pen_disturbances *all, const char *name)
     return false;
 }
 
-/* A host that outlives the others, so that what is on it does; NULL: none. */
+/*
+ * Returns a host that outlives the others, for actors that must, too; NULL:
+ * none.
+ */
 static sg_host_t find_lasting(const struct pen_disturbances *all)
 {
     for (uint32_t rank = 0; rank <= all->num_failures; rank++) {
@@ -182,7 +185,10 @@ static pen_status start_failure(const struct pen_failure *failure,
 
 /* ---- messages ---- */
 
-/* Arguments: the mailbox, the bytes, the second at which it ends. */
+/*
+ * Sends background messages; arguments: the mailbox, the bytes, the second at
+ * which it ends.
+ */
 static void run_sender(int argc, char **argv)
 {
     PEN_BUG_UNLESS(argc == 3);

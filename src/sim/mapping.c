@@ -26,7 +26,7 @@ static pen_status check(const struct pen_mapping *mapping, struct pen_text *why)
     return PEN_INVALID;
 }
 
-/* Which of the ranks, from the first device on, this one is. */
+/* Returns the place of this rank among the ranks, from the first device on. */
 static uint64_t place_of(const struct pen_mapping *mapping, uint32_t replica,
                          uint32_t row)
 {
@@ -60,7 +60,7 @@ static void shuffle(uint64_t *order, uint32_t count, uint64_t seed)
     }
 }
 
-/* A block that ranks fill in part stays where it is. */
+/* Shuffles blocks; one that ranks fill only in part stays in place. */
 static pen_status shuffle_blocks(const struct pen_mapping *mapping,
                                  uint64_t *devices, uint64_t num_ranks,
                                  struct pen_text *why)

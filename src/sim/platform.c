@@ -43,7 +43,7 @@ static int compare_places(const void *left, const void *right)
     return (a->device > b->device) - (a->device < b->device);
 }
 
-/* The ranks of a range that begin before this device end here. */
+/* Finds where the ranks of a range end that begin before this device. */
 static uint32_t find_end(const struct making *making, struct range range,
                          uint64_t device)
 {
@@ -72,8 +72,10 @@ static sg_host_t make_host(sg_netzone_t zone, uint32_t rank)
     return pen_zone_host(zone, name, PEN_PLATFORM_LOOPBACK);
 }
 
-/* Between nodes; of a network of SimGrid's, whose own links have the latency
- * of the level, only what it takes to begin. */
+/*
+ * Makes the link between nodes. With a network of SimGrid's, whose own links
+ * have the latency of the level, it has only the time to begin.
+ */
 static struct pen_platform_way network_link(const struct making *making,
                                             uint64_t device)
 {
@@ -142,7 +144,7 @@ static void make_block(struct making *making, sg_netzone_t zone, uint32_t level,
                     pen_link_make(name, link.bytes_per_sec, link.latency_sec));
 }
 
-/* The blocks of a level that these ranks are in. */
+/* Makes the blocks of a level that these ranks are in. */
 static void make_blocks(struct making *making, sg_netzone_t zone,
                         uint32_t level, struct range range)
 {
@@ -156,7 +158,7 @@ static void make_blocks(struct making *making, sg_netzone_t zone,
     }
 }
 
-/* All in one node: the way out is the way to each other, too. */
+/* Makes a platform of one node: the way out is the way to each other, too. */
 static void make_single_node(const struct making *making)
 {
     const struct pen_cluster *cluster = making->options->cluster;

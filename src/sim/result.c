@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As a training does, the first rank of each tensor group is recorded. */
+/*
+ * Returns the lines. As in a training, the first rank of each tensor group is
+ * recorded.
+ */
 static struct pen_mesh lines_of(const struct pen_mesh *mesh)
 {
     return pen_mesh_of(mesh->order, mesh->sizes[PEN_AXIS_PIPELINE],
@@ -123,7 +126,7 @@ static bool put(FILE *to, const void *bytes, size_t size, size_t count)
     return count == 0 || fwrite(bytes, size, count, to) == count;
 }
 
-/* An array of its own. */
+/* Reads an array into memory of its own. */
 static bool get(FILE *from, void *array, size_t size, size_t count)
 {
     void *made = calloc(count + 1, size);

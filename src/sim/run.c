@@ -68,7 +68,7 @@ static bool has_gradient(const struct pen_op *op)
     return op->kind == PEN_OP_BACKWARD || op->kind == PEN_OP_BACKWARD_WEIGHT;
 }
 
-/* The last of each stage. */
+/* Marks the last gradient of each stage. */
 static pen_status make_fine(struct pen__run *run)
 {
     const struct pen_schedule *schedule = run->simulation->schedule;
@@ -112,7 +112,7 @@ static void release_run(struct pen__run *run)
 
 /* ---- ranks ---- */
 
-/* Which rank lives where: SimGrid takes it from a file. */
+/* Adds the actors: SimGrid reads from a file which rank is on which host. */
 static void add_actors(const struct pen__run *run, struct pen_text *out)
 {
     pen_text_add(out, "<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM "

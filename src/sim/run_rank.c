@@ -42,7 +42,7 @@ struct rank {
     int64_t inside_ns; /* that such messages took, in this op */
 };
 
-/* The clock that the runtime sees. */
+/* Returns the clock that the runtime sees. */
 static int64_t now_ns(void)
 {
     return (int64_t)(1e9 * simgrid_get_clock());
@@ -281,7 +281,10 @@ static pen_status train(struct rank *rank, struct pen_text *why)
     return status;
 }
 
-/* Micro-batches of a step in all pipelines; a pass may have several steps. */
+/*
+ * Returns the micro-batches of a step in all pipelines; a pass may have several
+ * steps.
+ */
 static size_t step_batch(const struct pen_simulation *simulation)
 {
     const struct pen_schedule *schedule = simulation->schedule;

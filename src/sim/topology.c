@@ -22,7 +22,7 @@ static const char *const examples[PEN_TOPOLOGIES] = {
     [PEN_SIM_TOPOLOGY_TORUS] = "torus:8x8x8",
 };
 
-/* A number from 1 on without a zero before it; 0 when there is none. */
+/* Reads a number from 1 on without leading zeros; 0 when there is none. */
 static uint32_t read_number(const char **at)
 {
     uint32_t number = 0;

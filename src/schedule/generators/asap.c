@@ -34,7 +34,7 @@ static struct moment *moment_of(const struct asap *asap, uint8_t kind,
     return &moments[(size_t)stage * m + microbatch];
 }
 
-/* When the input from another rank is there; -1: not known yet. */
+/* Returns when the input from another rank arrives; -1: not known yet. */
 static int64_t arrival(const struct asap *asap, const struct pen_op *op)
 {
     const struct pen_shape *shape = &asap->schedule->shape;
@@ -122,7 +122,7 @@ static const struct moment *receiver(const struct asap *asap,
     return moment_of(asap, op->kind, stage, op->microbatch);
 }
 
-/* Most sends of a channel that wait for their receives at once. */
+/* Returns the most sends of a channel that wait for their receives at once. */
 static uint32_t channel_window(const struct asap *asap, uint32_t from,
                                uint32_t to, enum pen_direction direction,
                                int64_t *posted)

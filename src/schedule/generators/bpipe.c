@@ -40,7 +40,7 @@ static void move(struct balancer *balancer, enum pen_op_kind kind,
              microbatch);
 }
 
-/* Before F: makes room by sending the newest local stash away. */
+/* Makes room before F by sending the newest local stash away. */
 static void make_room(struct balancer *balancer)
 {
     if (balancer->num_local < balancer->bound)

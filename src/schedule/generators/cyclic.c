@@ -28,7 +28,7 @@ struct worker {
     uint32_t steps;
 };
 
-/* True when the forward needs the update of the step before. */
+/* Returns true when the forward needs the update of the step before. */
 static bool is_fresh(const struct worker *worker, uint32_t part)
 {
     return part + worker->rank + 1 >= worker->shape->num_ranks;

@@ -55,7 +55,9 @@ static void put_backward(struct pen__dual *dual, enum pen_op_kind kind,
     put(dual, backward(dual, kind, direction));
 }
 
-/* The forward of one direction overlapped with the backward of the other. */
+/*
+ * Puts the forward of one direction overlapped with the backward of the other.
+ */
 static void put_pair(struct pen__dual *dual, unsigned direction)
 {
     dual->group = dual->group == UINT16_MAX ? 1 : (uint16_t)(dual->group + 1);
@@ -67,7 +69,10 @@ static void put_pair(struct pen__dual *dual, unsigned direction)
     put(dual, second);
 }
 
-/* The weight gradient that waits longest: its I is found in the row itself. */
+/*
+ * Puts the weight gradient that waits longest: its I is found in the row
+ * itself.
+ */
 static void put_weight(struct pen__dual *dual)
 {
     if (dual->builder->status != PEN_OK)

@@ -317,7 +317,9 @@ static void make_form(struct form *form, const char *name,
         form->peak = peak_of(form->builder.schedule, costs);
 }
 
-/* The fastest that fits, the first of equals; NULL when none does. */
+/*
+ * Chooses the fastest form that fits, the first of equals; NULL when none does.
+ */
 static struct form *choose_form(struct form *forms, size_t count, int64_t limit)
 {
     struct form *best = NULL;

@@ -40,7 +40,9 @@ void pen__put_1f1b(struct pen__builder *builder, uint32_t rank, uint32_t ranks,
 
 /* ---- stages with ranks of their own ---- */
 
-/* How often the ranks of a copy were chosen, weighed by their share. */
+/*
+ * Returns how often the ranks of a copy were chosen, weighted by their share.
+ */
 static uint64_t weigh(const struct pen_shape *shape, const uint32_t *uses,
                       uint32_t copy)
 {
@@ -52,7 +54,7 @@ static uint64_t weigh(const struct pen_shape *shape, const uint32_t *uses,
     return sum;
 }
 
-/* The turns of the copies: next is one whose ranks were chosen least. */
+/* Takes the turns of the copies: next is one whose ranks were chosen least. */
 static void take_turns(const struct pen_shape *shape, uint32_t *uses,
                        bool *is_taken, uint32_t *turns)
 {
@@ -78,7 +80,10 @@ struct own_turns {
     uint32_t *stages;
 };
 
-/* When the number-th micro-batch of a rank comes, counted over all copies. */
+/*
+ * Returns when the number-th micro-batch of a rank comes, counted over all
+ * copies.
+ */
 static uint64_t time_of(const struct own_turns *own, uint32_t number,
                         uint32_t num_copies)
 {

@@ -15,7 +15,10 @@ int64_t pen__memory_units(double memory)
     return llround(memory * PEN__MEMORY_PER_A);
 }
 
-/* Longer than any schedule can take: all ops of all stages in a row. */
+/*
+ * Returns a time longer than any schedule can take: all ops of all stages in a
+ * row.
+ */
 static double bound_sec(const struct pen_cost_table *table,
                         const struct pen_shape *shape)
 {

@@ -86,7 +86,7 @@ static void drop_weights(struct grid *grid)
     grid->has_weights = false;
 }
 
-/* Every free slot takes a W when one is due. */
+/* Puts a W in every free slot when one is due. */
 static void put_weights(struct grid *grid)
 {
     for (uint32_t rank = 0; rank < grid->num_ranks; rank++) {
@@ -104,7 +104,7 @@ static void put_weights(struct grid *grid)
     grid->has_weights = true;
 }
 
-/* The slot of the op of another pass that must come before, or -1. */
+/* Returns the slot of the op of another pass that must come before, or -1. */
 static int64_t feeder_slot(const struct grid *grid, uint32_t rank,
                            struct cell cell)
 {
@@ -162,7 +162,7 @@ static void update_states(struct grid *grid, uint32_t rank, uint32_t first,
     }
 }
 
-/* Would the rank stay within the limit with this op at `to`? */
+/* Returns whether the rank would stay within the limit with this op at `to`. */
 static bool may_move(const struct grid *grid, uint32_t rank, uint32_t from,
                      uint32_t to)
 {
@@ -181,7 +181,7 @@ static bool may_move(const struct grid *grid, uint32_t rank, uint32_t from,
     return true;
 }
 
-/* The slot in which the rank has run `count` input gradients. */
+/* Returns the slot in which the rank has run `count` input gradients. */
 static uint32_t slot_of_input(const struct grid *grid, uint32_t rank,
                               uint32_t count)
 {
@@ -237,7 +237,7 @@ static uint32_t move(struct grid *grid, uint32_t rank, uint32_t slot,
     return slot;
 }
 
-/* Every state anew; the fullest rank sets the limit. */
+/* Computes every state anew; the fullest rank sets the limit. */
 static void measure(struct grid *grid)
 {
     grid->limit = 0;

@@ -30,13 +30,15 @@ struct run {
     uint32_t period; /* m */
 };
 
-/* The version that batch t reads: t in group 2, t-1 in group 1. */
+/* Returns the version that batch t reads: t in group 2, t-1 in group 1. */
 static uint32_t version_of(uint32_t group, uint32_t batch)
 {
     return group == 1 || batch == 0 ? batch : batch - 1;
 }
 
-/* The index-th forward of a rank; groups take turns, m micro-batches each. */
+/*
+ * Puts the index-th forward of a rank; groups take turns, m micro-batches each.
+ */
 static void put_forward(struct run *run, uint32_t rank, uint32_t index)
 {
     uint32_t turn = index / run->period;

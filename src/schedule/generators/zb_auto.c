@@ -25,7 +25,7 @@ struct options {
 
 #define NUM_OPTIONS 8u
 
-/* The first is preferred. */
+/* Returns the options of an attempt; the first is preferred. */
 static struct options options_at(unsigned number)
 {
     return (struct options){.may_idle_before_first_input = (number & 4) == 0,
@@ -40,7 +40,7 @@ struct attempt {
     bool *is_forward; /* per rank: takes a forward in this round */
 };
 
-/* Weight gradients into the gap before `arrival`. */
+/* Puts weight gradients into the gap before `arrival`. */
 static void fill_gap(struct attempt *a, uint32_t r, int64_t arrival)
 {
     struct pen__zb_line *line = &a->line;

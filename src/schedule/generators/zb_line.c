@@ -59,7 +59,10 @@ void pen__zb_restart(struct pen__zb_line *line)
     }
 }
 
-/* End of the next op of `stage` in the stage that feeds it, plus the hop. */
+/*
+ * Returns the end of the next op of `stage` in the stage that feeds it, plus
+ * the hop.
+ */
 static int64_t arrival(const struct pen__zb_line *line, uint32_t stage,
                        uint32_t from, const uint32_t *done,
                        const uint32_t *from_done, const int64_t *ends,

@@ -45,7 +45,9 @@ static void put_forward(struct attempt *a, uint32_t rank, unsigned chunk)
     pen__zb_put_forward(&a->line, stage_of(a, rank, chunk));
 }
 
-/* Chunk 0 everywhere, more of it while chunk 1 is still on its way up. */
+/*
+ * Puts chunk 0 everywhere, and more of it while chunk 1 is still on its way up.
+ */
 static void put_first_microbatch(struct attempt *a)
 {
     struct pen__zb_line *line = &a->line;
@@ -78,7 +80,7 @@ static bool is_behind(const struct attempt *a, uint32_t rank)
             forwards(a, rank - 1, 1) < a->line.shape.num_microbatches);
 }
 
-/* Later ranks catch up, chunk by chunk in turn. */
+/* Lets later ranks catch up, chunk by chunk in turn. */
 static void put_warmup(struct attempt *a)
 {
     uint32_t p = a->line.shape.num_ranks;
@@ -95,7 +97,9 @@ static void put_warmup(struct attempt *a)
     }
 }
 
-/* W before `arrival`, and one that ends later if the gap is a new longest. */
+/*
+ * Puts W before `arrival`, and one that ends later if the gap is a new longest.
+ */
 static void fill_gap(struct attempt *a, uint32_t rank, int64_t arrival,
                      bool fills)
 {
@@ -150,7 +154,7 @@ static void put_inputs(struct attempt *a)
     }
 }
 
-/* The chunk whose forward this rank runs now, or -1. */
+/* Returns the chunk whose forward this rank runs now, or -1. */
 static int choose_forward(const struct attempt *a, uint32_t rank)
 {
     uint32_t p = a->line.shape.num_ranks;
@@ -238,7 +242,7 @@ static void run_best(struct attempt *a, struct pen__zb_line *best)
     }
 }
 
-/* has_failed of *best says that nothing fits the limit. */
+/* Searches the best; has_failed of *best says that nothing fits the limit. */
 static pen_status search(const struct pen_shape *shape,
                          const struct pen__stage_cost *costs, int64_t limit,
                          struct pen__zb_line *best)
@@ -259,8 +263,8 @@ static pen_status search(const struct pen_shape *shape,
 }
 
 /*
- * The recipe counts chunks, so all of them count as the largest. Returns what
- * a chunk needs, at least one unit.
+ * Makes all chunks as large as the largest, since the recipe counts chunks.
+ * Returns the memory of a chunk, at least one unit.
  */
 static int64_t level_memory(struct pen__stage_cost *costs, uint32_t stages)
 {
@@ -278,7 +282,7 @@ static int64_t level_memory(struct pen__stage_cost *costs, uint32_t stages)
     return need > 0 ? need : 1;
 }
 
-/* All stages take the mean time. */
+/* Gives all stages the mean time. */
 static void level_times(struct pen__stage_cost *costs, uint32_t stages)
 {
     struct pen__stage_cost sum = {.forward = 0};
@@ -299,9 +303,9 @@ static void level_times(struct pen__stage_cost *costs, uint32_t stages)
 }
 
 /*
- * The recipe expects ranks of about the same speed. On others its warm-up can
- * ask for a forward whose input is not there; then the order for ranks of the
- * mean speed is taken, which exists, and `costs` become those.
+ * Searches for ranks of equal speed, which the recipe expects. On others its
+ * warm-up can ask for a forward whose input is missing; then this takes the
+ * order for ranks of the mean speed, which exists, and `costs` become those.
  */
 static pen_status search_levelled(const struct pen_shape *shape,
                                   struct pen__stage_cost *costs, int64_t limit,
