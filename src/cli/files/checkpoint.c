@@ -251,7 +251,7 @@ static pen_status hash_weights(const char *path, char out[PEN_HASH_SIZE],
     return status;
 }
 
-/* *path becomes that of the step. */
+/* Hashes a step; `path` becomes that of the step. */
 static pen_status hash_step(const struct pen__checkpoint_args *args,
                             struct pen_text *path, char out[PEN_HASH_SIZE],
                             struct pen_text *why)

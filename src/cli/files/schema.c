@@ -28,7 +28,7 @@ static const struct pen__schema_text *find(const char *name)
     return schema->name == NULL ? NULL : schema;
 }
 
-/* NULL when memory runs out. */
+/* Loads a schema; NULL when memory runs out. */
 static json_t *load(const char *name)
 {
     json_error_t error;
@@ -71,7 +71,7 @@ static void add_definitions(const json_t *value, const json_t *shared,
     }
 }
 
-/* NULL when memory runs out. */
+/* Assembles the schemas; NULL when memory runs out. */
 static json_t *assemble(const char *name)
 {
     json_t *shared = load(SHARED);

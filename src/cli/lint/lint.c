@@ -64,7 +64,10 @@ static const struct pen__line command_line = {
 
 /* ---- files ---- */
 
-/* The number of devices is that of ranks, unless a file says another one. */
+/*
+ * Returns the number of devices: that of ranks, unless a file gives another
+ * one.
+ */
 static uint64_t world_of(const struct args *args)
 {
     return args->world > 0 ? args->world : args->num_devices;
@@ -100,7 +103,7 @@ static pen_status lint_file(const struct args *args, struct pen__linted *file,
     return status;
 }
 
-/* The diff of the file; its findings are those that remain. */
+/* Prints the diff of the file, whose findings are then those that remain. */
 static pen_status fix_file(const struct args *args, struct pen__linted *file,
                            struct pen_text *diff, struct pen_text *why)
 {

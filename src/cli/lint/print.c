@@ -127,7 +127,7 @@ static json_t *rule_sarif(const struct pen_lint_rule *rule)
                      pen_lint_severity_names[rule->severity]);
 }
 
-/* A place whose column counts letters of UTF-8, not bytes. */
+/* Makes a place whose column counts letters of UTF-8, not bytes. */
 static struct pen_lint_place letters_of(const struct pen__linted *file,
                                         size_t at)
 {
@@ -148,7 +148,7 @@ static json_t *region_sarif(const struct pen__linted *file, size_t begin,
                      "endColumn", (int)to.column);
 }
 
-/* The path as a URI: letters that have a meaning there are encoded. */
+/* Encodes the path as a URI: letters with a special meaning are escaped. */
 static json_t *uri_sarif(const char *path)
 {
     struct pen_text uri = PEN_TEXT_EMPTY;

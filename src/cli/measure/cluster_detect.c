@@ -91,7 +91,7 @@ static void show(struct detection *it, uint32_t done, const char *next)
                              it->num_ranks == 1 ? OWN_PARTS : ALL_PARTS, next);
 }
 
-/* FNV-1a, cut to what a double holds. */
+/* Hashes the host by FNV-1a, cut to the bits that a double holds. */
 static double number_host(void)
 {
     char name[HOST_SIZE] = "";
@@ -144,7 +144,7 @@ static pen_status measure_own(struct detection *it, struct figures *out,
                               &out->memory_bytes_per_sec);
 }
 
-/* Every rank gets the figures of all. */
+/* Gathers the figures of all ranks on every rank. */
 static pen_status gather(struct detection *it, const struct figures *own,
                          struct pen_text *why)
 {
@@ -189,7 +189,10 @@ static uint32_t peer_at(const struct detection *it, uint32_t distance,
     return peer / block == rank / block && peer < it->num_ranks ? peer : rank;
 }
 
-/* Where ranks do not lie in blocks: rank 0 and the first of another node. */
+/*
+ * Returns a peer on another node where ranks are not in blocks: rank 0 and the
+ * first rank of another node.
+ */
 static uint32_t peer_elsewhere(const struct detection *it)
 {
     uint32_t rank = pen_transport_rank(it->transport);
@@ -232,7 +235,7 @@ static pen_status measure(struct detection *it, struct pen_text *why)
 
 /* ---- the cluster ---- */
 
-/* Four digits: no more was measured. */
+/* Rounds to four digits: no more were measured. */
 static double shorten(double value)
 {
     char text[PEN_REAL_SIZE];
@@ -240,7 +243,7 @@ static double shorten(double value)
     return strtod(text, NULL);
 }
 
-/* The mean of a node's ranks as a device; they share the memory. */
+/* Makes a device of the mean of a node's ranks; they share the memory. */
 static struct pen_device device_of(const struct detection *it, uint32_t first,
                                    uint32_t count)
 {
@@ -307,7 +310,9 @@ static void add_level(struct pen_cluster *out, const char *name, uint32_t size,
     level->latency_sec = shorten(link->latency_sec);
 }
 
-/* One process has no link: a copy in memory, read and written, stands for it.
+/*
+ * Adds the levels. One process has no link, so a copy in memory, read and
+ * written, represents it.
  */
 static void add_levels(const struct detection *it, struct pen_cluster *out)
 {

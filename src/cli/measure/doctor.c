@@ -71,7 +71,10 @@ const struct pen__software pen__software[PEN__NUM_SOFTWARE] = {
     {"Slurm", {"srun", "sbatch"}},
     {"SimGrid", {"smpirun", "smpicc"}}};
 
-/* The file that a shell would run, links resolved. Leaves out empty if none. */
+/*
+ * Finds the file that a shell would run, with links resolved. Leaves out empty
+ * if there is none.
+ */
 static void find_program(const char *name, struct pen_text *out)
 {
     const char *folder = getenv("PATH");

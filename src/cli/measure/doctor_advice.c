@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sentence; the caller adds the command. */
+/* Adds an advice, for the caller to fill in. */
 static struct pen__advice *add(struct pen__advices *out)
 {
     PEN_BUG_UNLESS(out->count < PEN__MAX_ADVICE);

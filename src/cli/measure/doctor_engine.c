@@ -88,7 +88,7 @@ static json_t *make_json(const struct pen_examine_options *options,
                      "operations", rows);
 }
 
-/* The same object as --json prints. */
+/* Writes the same object as --json prints. */
 static pen_status write_report(const char *path, json_t *value,
                                struct pen_text *why)
 {

@@ -150,7 +150,7 @@ static pen_status describe_machine(struct pen_profile *out,
     return PEN_OK;
 }
 
-/* The peak that is asked for next is of what comes. */
+/* Returns the settled memory; the next peak counts from here on. */
 static size_t settle(void)
 {
     size_t bytes = pen_memory_settled();
@@ -194,7 +194,7 @@ static pen_status measure_sizes(const struct args *args,
     return status;
 }
 
-/* All ranks do the same, and end together. */
+/* Measures on all ranks, which do the same and end together. */
 static pen_status measure(const struct args *args,
                           struct pen_profiler_options *options,
                           struct pen_transport *transport,
@@ -304,7 +304,7 @@ static void append_layers(uint32_t size, const struct pen_profile_layer *layers,
                                      &layers[kind], (enum pen_recompute)mode));
 }
 
-/* The file has more: every sample, and the machine. */
+/* Prints a summary as JSON; the file also has every sample, and the machine. */
 static int print_json(const char *path, const struct pen_profile *profile)
 {
     json_t *rows = json_array();
@@ -376,7 +376,7 @@ static pen_status check_images(const struct args *args,
     return PEN_INVALID;
 }
 
-/* One block stands for all. */
+/* Refuses a model whose blocks differ: one block represents all. */
 static pen_status check_blocks(const struct args *args,
                                const struct pen_model *model,
                                struct pen_text *why)
@@ -393,7 +393,9 @@ static pen_status check_blocks(const struct args *args,
     return PEN_INVALID;
 }
 
-/* Ranks of a node measure at the same time, each all layers. */
+/*
+ * Checks the memory. Ranks of a node measure at the same time, each all layers.
+ */
 static pen_status check_memory(const struct args *args,
                                const struct pen_model *model,
                                const struct pen_launch *launch,

@@ -24,7 +24,7 @@ struct ball {
     struct pen_request receive;
 };
 
-/* Whether a rank is lost is seen when all meet. */
+/* Finishes a request. The loss of a rank shows when all meet. */
 static void finish(const struct ball *ball, struct pen_request *request)
 {
     while (pen_transport_test(ball->transport, request) == PEN_BUSY)
@@ -47,7 +47,9 @@ static void throw_ball(struct ball *ball)
     finish(ball, &request);
 }
 
-/* The shortest of all trips, one way: what disturbs is not the link's. */
+/*
+ * Measures the shortest of all trips, one way: disturbances are not the link's.
+ */
 static pen_status measure_way(struct ball *ball, size_t bytes, double *out)
 {
     int64_t least = INT64_MAX;
@@ -72,7 +74,9 @@ static pen_status measure_way(struct ball *ball, size_t bytes, double *out)
     return status;
 }
 
-/* seconds[0] of a short message, seconds[1] of one of `bytes`. */
+/*
+ * Plays: seconds[0] is that of a short message, seconds[1] of one of `bytes`.
+ */
 static pen_status play(struct ball *ball, size_t bytes, double seconds[2])
 {
     pen_status status = PEN_OK;

@@ -10,7 +10,7 @@ static uint64_t devices_of(const struct pen_plan_found *found)
     return pen_plan_num_ranks(found->plan);
 }
 
-/* Rows are in order: those of more devices first, then the faster ones. */
+/* Returns the order of rows: more devices first, then the faster ones. */
 static bool is_before(const struct pen_plan_found *a,
                       const struct pen_plan_found *b)
 {
@@ -48,7 +48,7 @@ void pen__device_rows(const struct pen__plan_report *report,
     add_row(&report->ranking->found[0], out);
 }
 
-/* Seconds, joules or cost of one step; see PEN_OBJECTIVE_TABLE. */
+/* Returns the seconds, joules or cost of one step; see PEN_OBJECTIVE_TABLE. */
 static double value_of(const struct pen_plan_found *found,
                        enum pen_objective objective, bool has_price)
 {

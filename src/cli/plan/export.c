@@ -71,7 +71,7 @@ struct job {
 
 /* ---- one exporter ---- */
 
-/* The nearest plan has another step than the plan that was asked for. */
+/* Predicts the nearest plan, whose step differs from that of the given plan. */
 static void predict(const struct job *job, const char *name,
                     struct pen_plan *nearest)
 {
@@ -161,7 +161,10 @@ static pen_status export_to(const struct pen_export *exporter,
 
 /* ---- all that was asked for ---- */
 
-/* Both versions of torchtitan have a schedule.csv: a folder for each. */
+/*
+ * Exports all. Both versions of torchtitan have a schedule.csv, so each gets a
+ * folder.
+ */
 static pen_status export_all(const struct job *job, const char *folder,
                              json_t *written, struct pen_text *why)
 {
@@ -216,7 +219,7 @@ static pen_status export_plan(const struct args *args, const struct job *job,
                   : export_to(exporter, job, args->output, written, why);
 }
 
-/* The files that were written, a line each; takes the list. */
+/* Prints the written files, a line each; takes the list. */
 static int print_written(const struct args *args, json_t *written)
 {
     struct pen_text text = PEN_TEXT_EMPTY;

@@ -178,7 +178,7 @@ static double kept_per_sec(const struct pen__failures *failures,
            row->recovery.ways[failures->way].goodput.share;
 }
 
-/* By insertion, so that equal plans keep their order. */
+/* Sorts by insertion, so that equal plans keep their order. */
 static void sort(struct pen__failures *failures, struct pen_plan_found *found)
 {
     struct pen__failure_row *rows = failures->rows;

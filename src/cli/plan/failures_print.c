@@ -66,7 +66,7 @@ static void print_goodput(const struct pen__failures *failures,
     pen_table_release(&table);
 }
 
-/* The same of a ranking, in its order. */
+/* Prints the same for a ranking, in its order. */
 static void print_ranking(const struct pen__failures *failures,
                           struct pen_text *out)
 {
@@ -123,7 +123,7 @@ static void print_checkpoints(const struct pen__failures *failures,
     pen_table_release(&table);
 }
 
-/* A cell of goodput, and how many shards a group holds. */
+/* Adds a cell of goodput, with the number of shards that a group holds. */
 static void add_stacked(struct pen_table *table,
                         const struct pen_recovery_stacked *way)
 {

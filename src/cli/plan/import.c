@@ -27,7 +27,7 @@ static pen_status read_line(const char *word, struct pen_text *out,
     return PEN_OK;
 }
 
-/* The line knows model, batch, sequence and recipe. */
+/* Opens the setting: the line has model, batch, sequence and recipe. */
 static pen_status open_setting(struct pen__plan_args *args,
                                struct pen_model *model, struct pen_plan *plan,
                                struct pen__planning *planning,

@@ -95,7 +95,7 @@ static json_t *model_json(const char *name, const struct pen_model *model)
 
 /* ---- the command ---- */
 
-/* Whatever file has this name. */
+/* Loads a preset, for texts or for images. */
 static pen_status load(const char *name, struct pen_model **out,
                        struct pen_text *why)
 {

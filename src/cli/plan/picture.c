@@ -23,8 +23,9 @@ static uint64_t num_cells(const struct pen_plan *plan, uint64_t microbatches)
 }
 
 /*
- * All of them if a row of them can be read, else two rounds of the pipeline, or
- * one: as many as are needed to see how it fills, runs and drains.
+ * Chooses the micro-batches to draw: all of them if a row of them can be read,
+ * else two rounds of the pipeline, or one: as many as show how it fills, runs
+ * and drains.
  */
 static uint32_t choose_microbatches(const struct pen_plan *plan)
 {

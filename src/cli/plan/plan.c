@@ -80,8 +80,10 @@ static double advised_samples(const struct pen_replica_comparison *sync)
                      pen_replica_kept_sec(&sync->rows[sync->advice].time);
 }
 
-/* How often, and for how long, replicas stop in another number of ranks than
- * those of the best plan, as a whole or as islands. */
+/*
+ * Sets how often, and for how long, replicas of another number of ranks than
+ * the best plan's stop, as a whole or as islands.
+ */
 static void set_failures(const struct pen__failures *failures,
                          const struct pen_replica_plan *replicas,
                          struct pen_replica_failures *out)
@@ -147,8 +149,8 @@ static pen_status offer_replicas(struct pen_replica_plan *replicas,
 }
 
 /*
- * Other ways for the replicas of the best plan to stay together; or for one
- * replica in each block of devices, where that is quicker.
+ * Finds other methods to synchronise the replicas of the best plan; or of a
+ * plan with one replica in each block of devices, where that is faster.
  */
 static pen_status find_sync(const struct pen__planning *planning,
                             const struct pen_plan_search_options *options,
@@ -174,7 +176,7 @@ static pen_status find_sync(const struct pen__planning *planning,
     return status == PEN_NOMEM ? status : PEN_OK;
 }
 
-/* How time changes with the number of devices, whatever was asked for. */
+/* Finds how time depends on the number of devices, whatever the objective. */
 static pen_status find_by_time(const struct pen__planning *planning,
                                const struct pen_plan_search_options *options,
                                struct answer *answer, struct pen_text *why)
@@ -190,8 +192,10 @@ static pen_status find_by_time(const struct pen__planning *planning,
     return pen_plan_search(&planning->setting, &side, &answer->by_time, why);
 }
 
-/* The leanest layout, its bytes, and a number of devices that would do, or null
- * where none is known. */
+/*
+ * Makes the JSON of the layout that needs least, its bytes, and a number of
+ * devices that would do, or null where none is known.
+ */
 static json_t *shortage_json(const struct pen_shortage *shortage)
 {
     struct pen_text layout = PEN_TEXT_EMPTY;

@@ -38,7 +38,7 @@ static const struct pen_column plan_columns[] = {
 
 enum { SPEED = 2, NUM_COLUMNS = sizeof plan_columns / sizeof *plan_columns };
 
-/* The table borrows the columns. */
+/* Begins the table of plans, which borrows the columns. */
 static void start_plans(struct pen_table *table, uint32_t sequence,
                         struct pen_column columns[NUM_COLUMNS])
 {
@@ -115,7 +115,7 @@ static void print_stages(const struct pen_plan *plan, struct pen_text *out)
     pen_text_add(out, "\n");
 }
 
-/* Other targets have it with every tp. */
+/* Prints a choice that other targets make with every tp. */
 static void print_rows(const struct pen_plan *plan, struct pen_text *out)
 {
     if (plan->has_sequence_parallel && plan->target == PEN_TARGET_PENSTOCK)
@@ -125,7 +125,7 @@ static void print_rows(const struct pen_plan *plan, struct pen_text *out)
                      plan->degrees[PEN_DEGREE_TP]);
 }
 
-/* As in plan.json; a plan without a recipe has no line. */
+/* Prints the recipe as plan.json has it; a plan without one has no line. */
 static void print_recipe(const struct pen_plan *plan, struct pen_text *out)
 {
     if (plan->expert_tp != 0)
@@ -189,7 +189,7 @@ static void print_speed(const struct pen_plan *plan,
     pen_text_add_string(out, " Tflop/s)\n");
 }
 
-/* The sum that decides, if it does not fit. */
+/* Prints the sum that decides, if it does not fit. */
 static void print_fit(const struct pen_prediction *it, struct pen_text *out)
 {
     if (it->fits) {
@@ -325,7 +325,7 @@ bool pen__plan_has_schedule(const struct pen_plan_ranking *ranking,
     return false;
 }
 
-/* For each schedule in the tables, the finding on its accuracy. */
+/* Prints the finding on the accuracy of each schedule in the tables. */
 static void print_findings(const struct pen_plan_ranking *ranking,
                            struct pen_text *out)
 {

@@ -36,7 +36,9 @@ bool pen__plan_spent_bars(const struct pen_plan_ranking *ranking,
     return true;
 }
 
-/* The least of the devices that carry this rank of the pipeline. */
+/*
+ * Returns the least memory of the devices that carry this rank of the pipeline.
+ */
 static uint64_t limit_of(const struct pen_setting *setting,
                          const struct pen_plan *plan, uint32_t rank)
 {
@@ -92,7 +94,7 @@ bool pen__plan_memory_bars(const struct pen_setting *setting,
 
 /* ---- time against memory ---- */
 
-/* Quicker first, and of equals the smaller one. */
+/* Compares by time, and among equals by memory. */
 static int by_time(const void *a, const void *b)
 {
     const struct pen_report_point *left = a;

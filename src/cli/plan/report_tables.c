@@ -253,7 +253,7 @@ void pen__plan_memory_table(const struct pen_prediction *prediction,
 
 /* ---- the explanation ---- */
 
-/* The price of a neighbour that breaks no rule and fits. */
+/* Adds the price of a neighbour that breaks no rule and fits. */
 static void add_reason(const struct pen_neighbour *other,
                        const struct pen_prediction *best, struct pen_table *out)
 {

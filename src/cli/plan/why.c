@@ -46,7 +46,7 @@ static bool read_count(const char *value, uint32_t most, uint32_t *out)
     return true;
 }
 
-/* The place of a word in a list whose last entry is NULL, as a bit. */
+/* Reads a word as a bit: its place in a list whose last entry is NULL. */
 static bool read_bit(const char *value, const char *const *words, unsigned *out)
 {
     for (unsigned i = 0; words[i] != NULL; i++)
@@ -116,7 +116,7 @@ struct answer {
     struct pen_text reason;
 };
 
-/* The best plan with these settings, for the rule that it breaks. */
+/* Applies these settings to the best plan, to find the rule that it breaks. */
 static struct pen_candidate change_best(const struct answer *answer)
 {
     const struct pen_candidate_filter *filter = &answer->filter;
@@ -151,7 +151,7 @@ static struct pen_candidate change_best(const struct answer *answer)
 
 #define MUCH_MEMORY ((uint64_t)1 << 50) /* bytes */
 
-/* The same search on devices that have room for everything. */
+/* Runs the same search on devices that have room for everything. */
 static void find_large(const struct pen__plan_args *args, struct answer *answer)
 {
     struct pen__planning roomy = answer->planning;
@@ -172,7 +172,7 @@ static void find_large(const struct pen__plan_args *args, struct answer *answer)
     free(cluster.groups);
 }
 
-/* No plan: for want of memory, or against a rule. */
+/* Finds the reason why there is no plan: lack of memory, or a rule. */
 static void find_reason(const struct pen__plan_args *args,
                         struct answer *answer, const struct pen_text *refusal)
 {
@@ -354,7 +354,7 @@ static json_t *parts_json(const struct answer *answer)
     return parts;
 }
 
-/* Where there is a plan with these settings. */
+/* Adds the other plan, where there is one with these settings. */
 static void add_other(const struct answer *answer, json_t *object)
 {
     const struct pen_prediction *a = &answer->best->found[0].prediction;

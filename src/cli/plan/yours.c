@@ -360,7 +360,9 @@ static json_t *answer_json(const struct pen__yours *answer)
 
 /* ---- the mode ---- */
 
-/* With its own overlaps, which a plan does not say. */
+/*
+ * Predicts the plan with the overlaps of the line, which a plan does not have.
+ */
 pen_status pen__yours_predict(struct pen__plan_args *args,
                               struct pen__yours *yours, struct pen_text *why)
 {
@@ -373,7 +375,10 @@ pen_status pen__yours_predict(struct pen__plan_args *args,
     return pen_predict(&setting, yours->plan, &yours->prediction, why);
 }
 
-/* With the recipe of the line, but for modules: the search chooses those. */
+/*
+ * Searches with the recipe of the line, except for its modules, which the
+ * search chooses.
+ */
 pen_status pen__yours_search(const struct pen__plan_args *args,
                              struct pen__yours *yours, struct pen_text *why)
 {

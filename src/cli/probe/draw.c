@@ -26,7 +26,9 @@ static uint32_t num_layers(const struct pen_probe_diff *diff)
     return count;
 }
 
-/* The largest difference of each layer in a pass; returns how many there are.
+/*
+ * Fills in the largest difference of each layer in a pass; returns how many
+ * there are.
  */
 static size_t fill(const struct pen_probe_diff *diff, uint64_t step,
                    enum pen_probe_pass pass, uint32_t layers,

@@ -64,7 +64,7 @@ static void add_table(const struct pen_probe_diff *diff, struct pen_text *out)
     pen_table_release(&table);
 }
 
-/* Where the numbers themselves cannot be compared. */
+/* Adds the reason where the numbers themselves cannot be compared. */
 static void add_reason(const struct pen_probe_pair *pair, struct pen_text *out)
 {
     const struct pen_tally_result *a = &pair->a->is;

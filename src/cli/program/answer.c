@@ -114,7 +114,7 @@ bool pen__answer_find_place(const char *words, size_t *line, size_t *column)
     return false;
 }
 
-/* The file of "FILE: line 2, column 7", at the begin of a message. */
+/* Adds the file of "FILE: line 2, column 7", at the beginning of a message. */
 static void add_place(const char *words, json_t *object)
 {
     size_t line;
@@ -129,7 +129,10 @@ static void add_place(const char *words, json_t *object)
     json_object_set_new(object, "column", json_integer((json_int_t)column));
 }
 
-/* The first line is the message; hints and excerpts are below it. */
+/*
+ * Makes the error: its first line is the message; hints and excerpts are below
+ * it.
+ */
 static json_t *error_json(int code)
 {
     const char *words = pen_text_string(&answer.error);

@@ -237,7 +237,7 @@ static json_t *print_list(const struct pen__list *list)
     return words;
 }
 
-/* NULL for what was not given, too. */
+/* Returns NULL for an option that was not given, too. */
 static json_t *print_field(const struct pen__field *field, const void *args)
 {
     const void *place = place_of(field, args);

@@ -49,7 +49,9 @@ static const char *type_of(const char *value)
     return "text";
 }
 
-/* The part of the meaning, between semicolons, that says "when not given". */
+/*
+ * Adds the part of the meaning, between semicolons, that says "when not given".
+ */
 static void add_absence(const char *meaning, json_t *object)
 {
     static const char words[] = "when not given";
@@ -173,7 +175,7 @@ static const char *program_of(const struct pen__command *command)
     return help.others == NULL ? NULL : help.others->program_of(command->name);
 }
 
-/* One that is not installed is known by its name. */
+/* Adds a program that is not installed, by its name. */
 static void add_missing(const struct pen__command *command, const char *program)
 {
     pen__json_append(&help.commands,

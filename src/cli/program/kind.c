@@ -55,7 +55,7 @@ static enum pen__kind kind_of_folder(const char *path)
     return kind;
 }
 
-/* The text after "format": in the first object of JSON. */
+/* Finds the kind by the text after "format": in the first object of JSON. */
 static enum pen__kind kind_of_format(const char *head)
 {
     static const struct {
@@ -75,7 +75,10 @@ static enum pen__kind kind_of_format(const char *head)
     return PEN__KIND_UNKNOWN;
 }
 
-/* Flight Recorder as JSON or pickle, torch.profiler, Chrome's events. */
+/*
+ * Returns whether it has calls: Flight Recorder as JSON or pickle,
+ * torch.profiler, Chrome's events.
+ */
 static bool is_calls(const char *head, size_t length)
 {
     static const char *const keys[] = {

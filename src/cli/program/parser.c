@@ -11,7 +11,7 @@
 
 #define NAME_SIZE 64
 
-/* Without the note that short options take the arguments of long ones. */
+/* Leaves out the note that short options take the arguments of long ones. */
 static void shorten_help(void)
 {
     setenv("ARGP_HELP_FMT", "no-dup-args-note", /*overwrite*/ 0);
@@ -30,7 +30,7 @@ static bool wants_all(int argc, char **argv)
     return false;
 }
 
-/* --help-all: with the options that --help leaves out. */
+/* Shows, for --help-all, the options that --help leaves out. */
 static void show_all(const struct argp *parser, const char *name)
 {
     size_t count = 0;

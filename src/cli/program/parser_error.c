@@ -45,7 +45,10 @@ static const char *words_of(struct pen_text *text)
     return words == NULL ? text->bytes : words + 2;
 }
 
-/* --help ends the program here, too, without an error. */
+/*
+ * Runs when the program ends, as it does after --help, too, then without an
+ * error.
+ */
 static void at_exit(void)
 {
     struct pen_text text = PEN_TEXT_EMPTY;

@@ -67,7 +67,9 @@ static void print_named(const struct pen_text *text)
     print_to(stderr, text);
 }
 
-/* Whether all ranks of this node have the same text. *out may be NULL. */
+/*
+ * Returns whether all ranks of this node have the same text. *out may be NULL.
+ */
 static bool meet(const struct pen_text *text, struct pen_board **out)
 {
     struct pen_text job = PEN_TEXT_EMPTY;
@@ -115,7 +117,10 @@ static void print_once(const struct pen_text *text)
     pen_board_free(board);
 }
 
-/* Help is for the first; a mistake for all that have not heard of it. */
+/*
+ * Prints help on the first rank, and a mistake on all whose mistake is not
+ * printed yet.
+ */
 static void at_exit(int code, void *unused)
 {
     (void)unused;

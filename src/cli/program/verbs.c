@@ -53,7 +53,7 @@ int pen__verbs_find(const struct pen__verbs *verbs, int argc, char **argv,
     return find(verbs, argv[1]);
 }
 
-/* The line of one; what it borrows the caller releases. */
+/* Makes the line of one verb; the caller releases the texts that it borrows. */
 static struct pen__line line_of(const struct pen__verbs *verbs, int index,
                                 struct pen_text *name, struct pen_text *doc)
 {

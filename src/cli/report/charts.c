@@ -12,7 +12,7 @@
 
 /* ---- bars ---- */
 
-/* All in their order or, of many, those with the largest keys. */
+/* Chooses all in their order or, among many, those with the largest keys. */
 static uint32_t choose(struct pen_ranked *ranks, uint32_t count)
 {
     if (count <= MOST_RANKS)
@@ -143,7 +143,7 @@ static bool has_steps(const struct pen__report_run *run)
     return run->log != NULL && run->log->num_steps > 0;
 }
 
-/* The loss at the step of a fault; NaN where none was logged. */
+/* Returns the loss at the step of a fault; NaN where none was logged. */
 static double loss_at(const struct pen_run *log, int64_t step)
 {
     size_t begin = 0, end = log->num_steps;

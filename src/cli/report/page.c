@@ -63,7 +63,7 @@ static struct pen_report_section *add_section(struct page *page,
     return section;
 }
 
-/* An empty text that lives as long as the page. */
+/* Adds an empty text that lives as long as the page. */
 static struct pen_text *add_text(struct page *page)
 {
     PEN_BUG_UNLESS(page->num_texts < MOST_TEXTS);
@@ -114,7 +114,7 @@ static void write_head(struct page *page)
                      model_of(&report->runs[i]));
 }
 
-/* The note of the next figure, whose value is in its place. */
+/* Return the value and the note of the next figure. */
 static char *next_value(struct page *page)
 {
     return page->values[page->num_figures];

@@ -68,7 +68,7 @@ static json_t *count(uint64_t value)
     return value == 0 ? json_null() : json_integer((json_int_t)value);
 }
 
-/* JSON is UTF-8, names of files are any bytes. */
+/* Adds a word as UTF-8, which JSON needs: names of files are any bytes. */
 static json_t *word(const char *bytes)
 {
     struct pen_text text = PEN_TEXT_EMPTY;

@@ -35,7 +35,7 @@ static void add_real(struct pen_table *out, int decimals, double value)
         pen_table_add(out, "%.*f", decimals, value);
 }
 
-/* The same with four digits in all. */
+/* Adds it likewise with four digits in all. */
 static void add_short(struct pen_table *out, double value)
 {
     if (isnan(value))
@@ -299,7 +299,7 @@ void pen__report_kind_table(const struct pen_spent *spent,
 
 /* ---- settings ---- */
 
-/* Where a run is, not what it does. */
+/* Returns whether a setting is the place of a run, not its behaviour. */
 static bool is_place(const char *name)
 {
     static const char *const places[] = {"run", "log", "trace",
@@ -331,7 +331,7 @@ static void add_setting(const struct pen__report_run *run, const char *name,
     free(text);
 }
 
-/* Whether runs that have a log differ here. */
+/* Returns whether runs that have a log differ here. */
 static bool is_different(const struct pen__report *report,
                          const struct pen_text *cells)
 {
@@ -347,7 +347,10 @@ static bool is_different(const struct pen__report *report,
     return false;
 }
 
-/* A cell for each run, unless only what differs is wanted and nothing does. */
+/*
+ * Adds a cell for each run, unless only differences are wanted and there is
+ * none.
+ */
 static void add_setting_row(const struct pen__report *report, const char *name,
                             bool only_different, struct pen_table *out)
 {
@@ -366,7 +369,7 @@ static void add_setting_row(const struct pen__report *report, const char *name,
         pen_text_release(&cells[i]);
 }
 
-/* All names that some run has, sorted; drop it. NULL: no memory. */
+/* Lists all names that some run has, sorted; drop it. NULL: no memory. */
 static json_t *all_names(const struct pen__report *report)
 {
     json_t *names = json_object();

@@ -155,7 +155,10 @@ static pen_status train(struct pen__2bw *it, const struct training *of,
     return status;
 }
 
-/* At each evaluation; infinite where a run broke. Returns the last. */
+/*
+ * Reads the loss at each evaluation; infinite where a run broke. Returns the
+ * last.
+ */
 static double read_losses(const struct pen__2bw *it, const struct pen_run *run,
                           double *out)
 {
@@ -198,7 +201,7 @@ static pen_status choose_rate(struct pen__2bw *it, uint32_t contender,
 
 /* ---- pipelines ---- */
 
-/* A pipeline trains until the second evaluation. */
+/* Returns the steps of a pipeline, which trains until the second evaluation. */
 static uint32_t pipeline_steps(const struct pen__2bw *it)
 {
     return 2 * (it->scale.num_steps / it->scale.num_points);
@@ -220,7 +223,7 @@ static bool is_same(const struct pen_run *some, const struct pen_run *all)
     return some->num_steps > 0;
 }
 
-/* A pipeline of some ranks begins as the process did. */
+/* Checks that a pipeline of some ranks begins as the process did. */
 static pen_status check_pipeline(struct pen__2bw *it,
                                  const struct training *whole,
                                  const struct pen_run *run, uint32_t num_ranks,

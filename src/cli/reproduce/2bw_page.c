@@ -95,7 +95,7 @@ static const char claim[] =
     "up to 3.2 times as fast as GPipe, with the same final accuracy and the "
     "same hyper-parameters, although each gradient is one step late.";
 
-/* The predicted ratios, and the reasons why the paper's differ. */
+/* Describes the predicted ratios, and the reasons why the paper's differ. */
 static void describe_speeds(const struct pen__2bw *it, struct pen_text *out)
 {
     pen_text_add(

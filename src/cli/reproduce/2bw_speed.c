@@ -42,7 +42,7 @@ static const char *const generators[PEN__2BW_SPEEDS] = {
     "pipedream-2bw", "pipedream-2bw", "1f1b", "gpipe",
     "gpipe",         "gpipe",         "gpipe"};
 
-/* Seconds after the last backward: a step has them once. */
+/* Returns the seconds after the last backward, which a step has once. */
 static double once_sec(const struct pen_prediction *prediction)
 {
     return prediction->spent[PEN_SPENDING_REDUCTION] +
@@ -51,10 +51,11 @@ static double once_sec(const struct pen_prediction *prediction)
 }
 
 /*
- * Seconds of a whole step. Gradients of 2BW have the time of a batch to be
- * summed in, so the longer of both counts, as in the paper's own planner.
- * Without a pipeline each micro-batch goes forward and back through all stages
- * before the next: the step of one, as often as there are micro-batches.
+ * Returns the seconds of a whole step. Gradients of 2BW have the time of a
+ * batch to be summed in, so the longer of both counts, as in the paper's own
+ * planner. Without a pipeline each micro-batch goes forward and back through
+ * all stages before the next: the step of one, as often as there are
+ * micro-batches.
  */
 static double step_of(const struct pen__2bw_layout *layout, uint32_t speed,
                       const struct pen_prediction *prediction)

@@ -2,7 +2,10 @@
 #include "cli/program/cli.h"
 #include "cli/reproduce/2bw.h"
 
-/* Is the final loss that of synchronous steps, within PEN__2BW_SAME_SHARE? */
+/*
+ * Returns whether the final loss is that of synchronous steps, within
+ * PEN__2BW_SAME_SHARE.
+ */
 const char *pen__2bw_verdict(const struct pen__2bw_results *results,
                              uint32_t contender)
 {

@@ -36,7 +36,10 @@ static pen_status write_text(struct pen__2bw *it, const char *name,
     return status;
 }
 
-/* Nine tenths are trained on, a twentieth is held, a twentieth tests. */
+/*
+ * Cuts the text: nine tenths for training, a twentieth for validation, a
+ * twentieth for the test.
+ */
 static pen_status cut_text(struct pen__2bw *it, const char *path,
                            struct pen_text *why)
 {
@@ -80,7 +83,7 @@ static pen_status tokenize(struct pen__2bw *it, const char *name,
     return status;
 }
 
-/* A model with as many words as the text has letters. */
+/* Writes a model with as many words as the text has letters. */
 static pen_status write_model(const struct pen__2bw *it, struct pen_text *why)
 {
     struct pen_tokenizer *tokenizer;

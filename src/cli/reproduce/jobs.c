@@ -63,7 +63,7 @@ void pen__words_release(struct pen__words *words)
     *words = (struct pen__words){0};
 }
 
-/* In quotes where a shell would take it for something else. */
+/* Prints a word, in quotes where a shell would take it for something else. */
 static void print_word(const char *word, struct pen_text *out)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
@@ -143,7 +143,7 @@ static void prepare_launcher(void)
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
 }
 
-/* The whole line: launcher, program, words. */
+/* Joins the whole line: launcher, program, words. */
 static void join(const struct pen__jobs *jobs, const struct pen__words *words,
                  uint32_t num_ranks, struct pen__words *out)
 {

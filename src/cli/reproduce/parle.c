@@ -117,7 +117,7 @@ static pen_status check_size(const struct pen_image_set *set, uint32_t needed,
     return PEN_INVALID;
 }
 
-/* Two data sets: one to choose rates with, one to test. */
+/* Writes two data sets: one to choose rates with, one to test. */
 static pen_status write_data(struct pen__parle *parle, struct pen_text *why)
 {
     const struct pen__parle_scale *scale = &parle->scale;
@@ -223,8 +223,8 @@ static pen_status train(struct pen__parle *parle, const struct training *it,
 }
 
 /*
- * In percent, at each evaluation; a run that broke is wrong on nine of ten.
- * Returns the last.
+ * Reads the errors in percent, at each evaluation; a run that broke is wrong on
+ * nine of ten. Returns the last.
  */
 static double read_errors(const struct pen__parle *parle,
                           const struct pen_run *run, double *out)

@@ -22,7 +22,7 @@ struct question {
     uint32_t link;
 };
 
-/* Mean over some seeds of the error at an evaluation. */
+/* Returns the mean over some seeds of the error at an evaluation. */
 static double mean_error(const struct pen__parle *parle, uint32_t contender,
                          uint32_t point, const uint32_t *seeds, uint32_t count)
 {
@@ -49,7 +49,7 @@ static double steps_to(const struct pen__parle *parle, uint32_t contender,
     return (double)INFINITY;
 }
 
-/* How many times sooner than SGD it has SGD's final error; 0: never. */
+/* Returns how many times sooner than SGD it has SGD's final error; 0: never. */
 static double sooner(void *context, const uint32_t *seeds, uint32_t count)
 {
     const struct question *it = context;

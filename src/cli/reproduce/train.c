@@ -22,7 +22,7 @@ static bool is_lost(const struct pen_run *run)
     return !isfinite(last) || last > LOST * run->steps[0].loss;
 }
 
-/* Whether a log has all that its training will ever have. */
+/* Loads a log; returns whether it has all that its training will ever have. */
 static bool load_ended(const char *log, uint32_t num_steps,
                        struct pen_run **out)
 {

@@ -43,7 +43,9 @@ static uint32_t steps_of(const struct pen__wap *wap)
 
 /* ---- files ---- */
 
-/* The seconds of a step do not depend on what the images show. */
+/*
+ * Writes random images: the seconds of a step do not depend on their contents.
+ */
 static pen_status write_images(const char *folder, struct pen_text *why)
 {
     struct pen_random random = {.state = 1};

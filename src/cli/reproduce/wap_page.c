@@ -29,7 +29,10 @@ static double saved(const struct pen__wap_answer *it)
     return 1 - it->points[it->chosen - 1].joules / all;
 }
 
-/* Seconds that it costs, against all devices; less than 0: it is faster. */
+/*
+ * Returns the share by which a step is longer than on all devices; below 0: it
+ * is shorter.
+ */
 static double slower(const struct pen__wap_answer *it)
 {
     double all = it->points[PEN__WAP_DEVICES - 1].step_sec;
@@ -150,7 +153,7 @@ static const struct pen_column measured_columns[] = {
     {"measured, ms", true, false},   {"error, %", true, false},
     {"least measured", true, false}, {"most measured", true, false}};
 
-/* The rounds are sorted by now. */
+/* Fills in the measured figures; the rounds are sorted by now. */
 static void fill_measured(const struct pen__wap *wap, struct pen_table *table)
 {
     const struct pen__wap_measured *it = &wap->measured;

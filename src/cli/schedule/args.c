@@ -120,7 +120,10 @@ static bool is_given(const struct pen__field *field,
                : *(const char *const *)place != NULL;
 }
 
-/* A bad list of keys is a wrong command line, a bad file is a bad file. */
+/*
+ * Refuses a value: a bad list of keys as a wrong command line, a bad file as a
+ * bad file.
+ */
 static void refuse_value(const char *option, const char *text,
                          const struct pen_text *why,
                          const struct argp_state *state)
@@ -174,7 +177,7 @@ static void require_options(const struct pen__schedule_args *args,
     pen_text_release(&missing);
 }
 
-/* Their sum is the number of ranks. */
+/* Reads the replicas, whose sum is the number of ranks. */
 static void read_replicas(struct pen__schedule_args *args,
                           const struct argp_state *state)
 {

@@ -56,7 +56,10 @@ static bool is_same(const struct pen_op *a, const struct pen_op *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* An added message belongs to the op that makes or needs what it carries. */
+/*
+ * Returns whether an added message belongs to an op, which makes or consumes
+ * it.
+ */
 static bool is_message_of(const struct pen_op *message, const struct pen_op *op)
 {
     return pen_op_is_compute(op->kind) &&
@@ -66,7 +69,10 @@ static bool is_message_of(const struct pen_op *message, const struct pen_op *op)
            op->microbatch == message->microbatch && op->slice == message->slice;
 }
 
-/* The place in the file's row of an op of the schedule, or the row's end. */
+/*
+ * Returns the place in the file's row of an op of the schedule, or the row's
+ * end.
+ */
 static uint32_t written_place(const struct subject *subject,
                               const struct pen_finding *at)
 {
@@ -243,7 +249,9 @@ static json_t *proof_json(const struct pen__schedule_args *args,
                      "versions", (json_int_t)summary.versions);
 }
 
-/* A file that cannot be opened has no mistakes: that is an error. */
+/*
+ * Prints the mistakes. A file that cannot be opened has none: that is an error.
+ */
 static int print(const struct pen__schedule_args *args,
                  const struct subject *subject, const struct pen_timing *timing,
                  pen_status status, const struct pen_text *why)

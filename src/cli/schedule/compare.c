@@ -32,7 +32,10 @@ struct comparison {
     size_t count;
 };
 
-/* Rounding in the sums of memory is not more than the limit. */
+/*
+ * Returns whether it fits; rounding in the sums of memory does not count as too
+ * much.
+ */
 static bool fits(const struct pen__schedule_args *args, double peak)
 {
     return args->memory_limit == 0 || peak <= args->memory_limit * (1 + 1e-9);
@@ -81,7 +84,9 @@ static int compare_numbers(double a, double b)
     return (a > b) - (a < b);
 }
 
-/* Synchronous, asynchronous, refused; then by span, makespan, memory. */
+/*
+ * Compares: synchronous, asynchronous, refused; then by span, makespan, memory.
+ */
 static int compare_entries(const void *left, const void *right)
 {
     const struct entry *a = left;
@@ -152,7 +157,7 @@ static int print_as_json(const struct pen__schedule_args *args,
                   asynchronous, "refused", refused));
 }
 
-/* The table of one block; prints nothing when no entry belongs to it. */
+/* Prints the table of one block; prints nothing when no entry belongs to it. */
 static void add_block(const struct comparison *comparison, bool is_synchronous,
                       struct pen_text *out)
 {
@@ -241,7 +246,7 @@ static int print_for_people(const struct pen__schedule_args *args,
     return code;
 }
 
-/* The schedules named on the line, each once, or all. */
+/* Collects the schedules named on the line, each once, or all. */
 static int collect(const struct pen__schedule_args *args,
                    struct comparison *comparison)
 {

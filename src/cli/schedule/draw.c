@@ -75,7 +75,7 @@ static pen_status make(const struct pen__schedule_args *args,
     return status;
 }
 
-/* A schedule of a file, which may be wrong. */
+/* Loads a schedule of a file, which may be wrong. */
 static pen_status load(const struct pen__schedule_args *args, const char *path,
                        struct pen_schedule **out, struct pen_text *why)
 {

@@ -86,7 +86,7 @@ static const char *text_of(const char *text)
     return text == NULL ? "" : text;
 }
 
-/* Where each comes from, what is ours in it, and what we found. */
+/* Prints the source of each, our own part in it, and our findings. */
 static void print_origins(struct pen_text *out)
 {
     static const struct pen_column columns[] = {

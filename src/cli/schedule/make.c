@@ -55,7 +55,10 @@ static pen_status check_shape(const struct pen__schedule_args *args,
     return PEN_OK;
 }
 
-/* The order of most schedules is the same whatever operations take. */
+/*
+ * Warns of unused costs: the order of most schedules is the same whatever
+ * operations take.
+ */
 static void tell_unused(const struct pen__schedule_args *args,
                         const struct pen_generator *generator)
 {

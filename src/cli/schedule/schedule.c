@@ -164,7 +164,10 @@ const struct pen_generator *pen__find_generator(const char *name)
     return NULL;
 }
 
-/* An option that means nothing to the generator is kept from it. */
+/*
+ * Makes the arguments of the generator, without options that mean nothing to
+ * it.
+ */
 static struct pen_generator_args
 generator_args(const struct pen__schedule_args *args,
                const struct pen_generator *generator)
@@ -202,8 +205,8 @@ static double memory_bytes(void)
 }
 
 /*
- * A number with too many digits would be answered by the kernel, which ends
- * the program (or another one) when memory is gone.
+ * Refuses a number with too many digits, which would otherwise make the kernel
+ * end the program (or another one) when memory is gone.
  */
 static pen_status check_size(const struct pen_generator_args *args,
                              struct pen_text *why)

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* 0 when there is no such choice. */
+/* Reads placements; 0 when there is no such choice. */
 static unsigned read_placements(const char *text)
 {
     static const struct {
@@ -34,7 +34,10 @@ struct watch {
     double seconds; /* given by the user, or 0 */
 };
 
-/* The search ends with its work or with its time, whichever is first. */
+/*
+ * Shows the progress of a search that ends with its work or with its time,
+ * whichever is first.
+ */
 static void show_progress(const struct pen_search_progress *progress,
                           void *context)
 {
@@ -107,7 +110,10 @@ static json_t *report_json(const struct pen_search_args *wanted,
         (json_int_t)report->moves_tried);
 }
 
-/* The schedule is a part of the answer, unless -o names a file for it. */
+/*
+ * Prints JSON. The schedule is a part of the answer, unless -o names a file for
+ * it.
+ */
 static int print_as_json(const struct pen__schedule_args *args,
                          const struct pen_search_args *wanted,
                          const struct pen_search_report *report,

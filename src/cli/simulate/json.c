@@ -59,7 +59,7 @@ static json_t *links_json(const struct pen_sim_result *result)
     return links;
 }
 
-/* Seconds of all steps together. */
+/* Makes the seconds of each rank, all steps together. */
 static json_t *ranks_json(const struct pen_sim_result *result)
 {
     json_t *ranks = json_array();

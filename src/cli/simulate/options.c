@@ -127,7 +127,7 @@ static pen_status take_numbers(const char *text, const double numbers[3],
     return PEN_OK;
 }
 
-/* The part before the @, or rank 0. */
+/* Takes the part before the @, or rank 0. */
 static pen_status take_name(const char *text, const char *name, size_t length,
                             struct pen__sweep *sweep, struct pen_text *why)
 {

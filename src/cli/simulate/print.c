@@ -216,7 +216,10 @@ static void print_stuck(const struct pen__simulate_report *report,
                      others);
 }
 
-/* The planner lets no message wait for another one. */
+/*
+ * Prints contention, which the planner leaves out: there no message waits for
+ * another.
+ */
 static void print_contention(const struct pen__simulate_report *report,
                              const struct pen_sim_result *plain,
                              struct pen_text *out)

@@ -21,7 +21,7 @@ static pen_status save_costs(const struct pen_costs *costs, const char *path,
     return status;
 }
 
-/* As `penstock train --trace` writes it. */
+/* Saves the trace as `penstock train --trace` writes it. */
 static pen_status save_trace(const struct pen__simulate_job *job,
                              const struct pen_trace *trace, const char *folder,
                              struct pen_text *why)

@@ -138,7 +138,7 @@ static int print_table(const struct pen__simulate_job *job,
     return code;
 }
 
-/* Stuck runs have null seconds. */
+/* Returns the seconds; stuck runs have null. */
 static json_t *seconds_json(double sec)
 {
     return isnan(sec) ? json_null() : json_real(sec);

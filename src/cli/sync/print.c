@@ -111,7 +111,7 @@ void pen__sync_table(const struct pen_replica_comparison *comparison,
             add_row(comparison, &comparison->rows[i], out);
 }
 
-/* A number, or null when it is not finite. */
+/* Returns a number, or null when it is not finite. */
 static json_t *real_json(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

@@ -120,7 +120,10 @@ static pen_status take_profile(const struct pen__sync_args *args,
     return status;
 }
 
-/* Each device encodes its part of the weights; the slowest kind counts. */
+/*
+ * Returns the rate of a replica: each device encodes its part of the weights,
+ * and the slowest kind counts.
+ */
 static double replica_rate(const struct pen_cluster *cluster,
                            const struct pen_plan *plan)
 {
@@ -139,7 +142,7 @@ static void take_plan(const struct pen_plan_found *found,
         it->spent[PEN_SPENDING_BACKWARD] / found->plan->num_microbatches;
 }
 
-/* The best plan of one replica. */
+/* Takes the cluster, with the best plan of one replica. */
 static pen_status take_cluster(const struct pen__sync_args *args,
                                struct pen_replica_setting *out,
                                struct pen_text *why)

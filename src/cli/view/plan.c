@@ -21,7 +21,10 @@ static void print_picture(const struct pen__plan_picture *picture,
         pen_text_add(out, "%s\n", pen_text_string(&picture->note));
 }
 
-/* A picture that cannot be drawn is refused only where a file was wanted. */
+/*
+ * Draws. A picture that cannot be drawn is refused only where a file was
+ * wanted.
+ */
 static pen_status draw(const struct pen__plan_picture *picture,
                        const char *output, struct pen_text *why)
 {

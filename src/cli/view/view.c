@@ -121,7 +121,7 @@ static int show(const struct args *args, const struct pen_view *view)
     return code;
 }
 
-/* The folder of the trace: that of a run has one in it. */
+/* Finds the folder of the trace: that of a run has one in it. */
 static pen_status find_trace(const char *path, struct pen_text *out,
                              struct pen_text *why)
 {
@@ -141,7 +141,7 @@ static pen_status find_trace(const char *path, struct pen_text *out,
     return PEN_INVALID;
 }
 
-/* Several paths are records, of which the first that is none is refused. */
+/* Views several paths, which are records; refuses the first that is not. */
 static int view_calls(const struct args *args)
 {
     struct pen_text why = PEN_TEXT_EMPTY;

@@ -143,7 +143,7 @@ static void refuse(const struct argp_state *state, int letter)
     argp_error(state, "invalid option -- '%c'", optopt);
 }
 
-/* One word, or all that are left if the parser wants them together. */
+/* Takes one word, or all that are left if the parser wants them together. */
 static error_t take_word(struct argp_state *state, char *word)
 {
     error_t error = state->root_argp->parser(ARGP_KEY_ARG, word, state);
@@ -170,7 +170,7 @@ static error_t take_option(struct argp_state *state, int key)
     return state->root_argp->parser(key, optarg, state);
 }
 
-/* Options, and with them, if asked for, the words between them. */
+/* Takes options, and with them, if asked for, the words between them. */
 static error_t take_options(struct argp_state *state, unsigned flags)
 {
     struct lists lists = {.letters = ""};
