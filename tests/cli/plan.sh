@@ -18,7 +18,7 @@ same "rows of the ranking" "$(grep -cE '^ *[1-3] +[0-9.]+ ' "$work/out")" 3
 
 # What was found of an asynchronous schedule stands where it is proposed, and
 # in the list of schedules, in one sentence; not beside synchronous plans.
-stale=(--model preset:gpt2 --cluster "preset:xeon-amx*8" --target penstock
+stale=(--model preset:gpt2 --cluster "preset:xeon-amx*3" --target penstock
     --seq-length 512 --global-batch-size 8)
 finding=$("$PENSTOCK" schedule list --json | python3 -c '
 import json, sys
