@@ -77,8 +77,9 @@ struct pen_setting {
     struct pen_timings *timings; /* NULL: no schedule is kept */
     struct pen__memo *memo;      /* of one search; NULL: no layer is kept */
     uint64_t memory_limit;       /* bytes of a device; 0: what it has */
-    bool sends_inside; /* seconds of layers are without the messages of tensor,
-                          context and expert groups, which somebody sends */
+    bool sends_weights; /* likewise without those of weights that owners send */
+    bool sends_inside;  /* seconds of layers are without the messages of tensor,
+                           context and expert groups, which somebody sends */
 };
 
 /* Where the seconds of a step go: name and words. */

@@ -251,7 +251,7 @@ static void share_stage(const struct pen__work *work, struct pen__stage *stage)
 {
     if (work->plan->recipe.offload_blocks > 0)
         offload(work, stage);
-    if (pen__passes_weights(work))
+    if (pen__passes_weights(work) && !work->setting->sends_weights)
         share_weights(work, stage);
     stage->sync_sec = reduction_time(work, stage);
     stage->gather_sec = gather_time(work, stage);

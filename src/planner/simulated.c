@@ -17,6 +17,13 @@ static uint32_t ranks_of(const struct pen_setting *setting,
     return has_ranks ? plan->degrees[which] : 1;
 }
 
+/* Whether simulated ranks send weights ahead of layers. */
+static bool sends_weights(const struct pen__work *work)
+{
+    return work->setting->target == PEN_TARGET_PENSTOCK &&
+           pen__passes_weights(work);
+}
+
 /* Whether several simulated ranks have the same layers, and sum at the end. */
 static bool has_sums(const struct pen__work *work)
 {
@@ -24,7 +31,8 @@ static bool has_sums(const struct pen__work *work)
                       work->generator->placement == PEN_PLACEMENT_CYCLIC;
     uint32_t num_replicas = pen__degree(work->plan, PEN_DEGREE_DP) *
                             ranks_of(work->setting, work->plan, PEN_DEGREE_CP);
-    return (has_copies || num_replicas > 1) && !pen__passes_weights(work);
+    return (has_copies || num_replicas > 1) &&
+           (!pen__passes_weights(work) || sends_weights(work));
 }
 
 /* A measured step has the way of a shared matrix in it, which is sent here. */
@@ -204,6 +212,31 @@ static pen_status make_messages(const struct pen__work *work,
     return PEN_OK;
 }
 
+/* What a rank has of each layer, where its weights come one by one. */
+static pen_status list_parameters(const struct pen__work *work,
+                                  struct pen_simulated *out,
+                                  struct pen_text *why)
+{
+    const struct pen_model *model = work->setting->model;
+    const struct pen_compute compute = {
+        .model = model, .tensor_ranks = pen__degree(work->plan, PEN_DEGREE_TP)};
+    if (!has_sums(work) || !sends_weights(work) || model->images != NULL)
+        return PEN_OK;
+    out->layer_parameters =
+        calloc(model->num_layers, sizeof *out->layer_parameters);
+    if (out->layer_parameters == NULL) {
+        pen_why(why, "no memory for the weights of %u layers",
+                model->num_layers);
+        return PEN_NOMEM;
+    }
+    for (uint32_t i = 0; i < model->num_layers; i++) {
+        const struct pen_layer_range layer = {.first = i, .count = 1};
+        out->layer_parameters[i] =
+            (uint64_t)pen_tensor_rank_parameters(&compute, &layer);
+    }
+    return PEN_OK;
+}
+
 static pen_status make_stages(const struct pen_setting *setting,
                               const struct pen_plan *plan,
                               struct pen_simulated *out, struct pen_text *why)
@@ -211,6 +244,7 @@ static pen_status make_stages(const struct pen_setting *setting,
     struct pen_setting apart = *setting;
     struct pen__work work;
     apart.sends_inside = out->messages != NULL;
+    apart.sends_weights = out->layer_parameters != NULL;
     apart.memo = NULL;
     out->stages = calloc(out->num_stages, sizeof *out->stages);
     if (out->stages == NULL) {
@@ -236,10 +270,13 @@ static void fill(struct pen__work *work, struct pen_simulated *out)
     out->gather_sec = work->gather_sec;
     out->other_sec = pen__other_sec(work);
     out->gradient_bytes = practice->reduction_bytes;
-    out->weight_bytes = pen_number_bytes(work->setting->number);
+    out->weight_bytes = work->setting->target == PEN_TARGET_PENSTOCK
+                            ? sizeof(float) /* masters */
+                            : pen_number_bytes(work->setting->number);
     out->is_blocking = work->costs.is_blocking;
     out->is_sharded =
         has_sums(work) && work->plan->sharding != PEN_SHARDING_NONE;
+    out->gathers_weights = has_sums(work) && sends_weights(work);
     out->overlaps_gradients = practice->overlaps_gradients;
     out->costs = work->costs;
     pen_costs_init(&work->costs);
@@ -260,6 +297,8 @@ pen_status pen_predict_simulated(const struct pen_setting *setting,
     if (status == PEN_OK)
         status = make_messages(&work, &made, why);
     if (status == PEN_OK)
+        status = list_parameters(&work, &made, why);
+    if (status == PEN_OK)
         status = make_stages(setting, plan, &made, why);
     if (status == PEN_OK)
         status = make_schedule(&work, &made.schedule, why);
@@ -267,6 +306,7 @@ pen_status pen_predict_simulated(const struct pen_setting *setting,
         fill(&work, &made);
         *out = made;
     } else {
+        free(made.layer_parameters);
         free(made.messages);
         free(made.stages);
     }
@@ -277,6 +317,7 @@ pen_status pen_predict_simulated(const struct pen_setting *setting,
 void pen_simulated_release(struct pen_simulated *simulated)
 {
     free(simulated->stages);
+    free(simulated->layer_parameters);
     free(simulated->messages);
     pen_schedule_free(simulated->schedule);
     pen_costs_release(&simulated->costs);

@@ -32,22 +32,25 @@ struct pen_simulated {
     uint32_t expert_ranks;  /* replicas that experts are dealt out over */
     struct pen_layer_messages *messages; /* owned; by layer of the model; NULL
                                             where all are 1 */
-    struct pen_schedule *schedule;       /* owned; lowered */
-    struct pen_costs costs; /* under which the schedule was timed */
-    double message_bytes;   /* that one device sends to the next stage */
+    uint64_t *layer_parameters;    /* owned; of a rank, where gathers_weights;
+                                      else NULL */
+    struct pen_schedule *schedule; /* owned; lowered */
+    struct pen_costs costs;        /* under which the schedule was timed */
+    double message_bytes;          /* that one device sends to the next stage */
     double gather_sec; /* that receivers spend to join parts of a message */
     double other_sec;  /* of a step, behind everything */
     uint32_t gradient_bytes; /* of one gradient on its way */
     uint32_t weight_bytes;   /* of one weight on its way back */
     bool is_blocking;        /* senders wait until their bytes have left */
     bool is_sharded;         /* sums are scattered, weights gathered */
+    bool gathers_weights;    /* ahead of each layer */
     bool overlaps_gradients; /* sums set out while backwards run */
 };
 
 /*
- * INVALID as pen_predict(), and for schedules whose steps overlap. Sums that no
- * simulated rank makes (ZeRO-3's for every micro-batch, those of context
- * parallel ranks alone) are in the seconds.
+ * INVALID as pen_predict(), and for schedules whose steps overlap. For other
+ * programs, sums that no simulated rank makes (ZeRO-3's for every micro-batch,
+ * those of context parallel ranks alone) are in the seconds.
  *
  * On success release with pen_simulated_release().
  */

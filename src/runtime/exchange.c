@@ -149,9 +149,9 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index,
     if (status == PEN_OK && exchange->options.drops_gradients)
         status = pen_turns_create(stage->network, sums->reduction,
                                   PEN_PART_GRADIENT, &sums->turns, why);
-    const struct pen_gather_options gathering = {sums->group, stage->network,
-                                                 sums->reduction,
-                                                 exchange->options.gathered_by};
+    const struct pen_gather_options gathering = {
+        sums->group, stage->network, sums->reduction,
+        exchange->options.gathered_by, exchange->options.phantom};
     if (status == PEN_OK && exchange->options.gathered_by > 0)
         status = pen_gather_create(&gathering, &sums->gather, why);
     if (status == PEN_OK && exchange->options.has_second)

@@ -17,7 +17,9 @@
 
 #include "base/bug.h"
 #include "engine/mirror.h"
+#include "group/sum.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 enum {
@@ -41,6 +43,7 @@ struct lane {
     bool is_waiting;           /* for its mirror */
     struct pen_mirror mirror;
     struct pen_group_request *requests; /* of each member */
+    struct pen_sum *sum;                /* that gathers a phantom */
 };
 
 struct layer {
@@ -88,9 +91,11 @@ static uint32_t source_of(const struct pen_gather *gather,
                                 : keeper_in(gather, own_group(gather), piece);
 }
 
+/* All members have a share of a phantom. */
 static bool is_own(const struct pen_gather *gather, const struct piece *piece)
 {
-    return source_of(gather, piece) == gather->options.group->self;
+    return gather->options.phantom == NULL &&
+           source_of(gather, piece) == gather->options.group->self;
 }
 
 /* ---- making ---- */
@@ -106,20 +111,31 @@ static bool is_gathered(const struct pen_gather *gather, size_t parameter)
     return pen_reduction_leaves(gather->options.reduction, parameter);
 }
 
+static size_t most_elements(const struct pen_gather *gather)
+{
+    const struct pen_phantom *phantom = gather->options.phantom;
+    return phantom == NULL ? PIECE_COUNT
+                           : (size_t)INT_MAX / phantom->value_size;
+}
+
 static void cut_parameter(struct pen_gather *gather, size_t parameter)
 {
+    size_t most = most_elements(gather);
     const struct pen_network_parameter *it = parameter_of(gather, parameter);
     uint32_t number = it->layer - gather->first_layer;
     struct layer *layer = &gather->layers[number];
     size_t total = pen_network_count(it);
     if (layer->end == 0)
         layer->first = gather->num_pieces;
-    for (size_t first = 0; first < total; first += PIECE_COUNT)
+    for (size_t first = 0; first < total; first += most)
         gather->pieces[gather->num_pieces++] = (struct piece){
             .parameter = parameter,
             .first = first,
-            .count = total - first < PIECE_COUNT ? total - first : PIECE_COUNT,
-            .owner = pen_reduction_owner(gather->options.reduction, parameter),
+            .count = total - first < most ? total - first : most,
+            .owner =
+                gather->options.phantom != NULL
+                    ? 0
+                    : pen_reduction_owner(gather->options.reduction, parameter),
             .layer = number};
     layer->end = gather->num_pieces;
 }
@@ -144,12 +160,33 @@ static pen_status make_pieces(struct pen_gather *gather)
     return PEN_OK;
 }
 
+static uint32_t channel_of(const struct pen_gather *gather,
+                           const struct lane *lane)
+{
+    return (uint32_t)(lane - gather->lanes) * PEN_REDUCTION_CHANNELS +
+           VALUE_CHANNEL;
+}
+
+static pen_status make_sum(struct pen_gather *gather, struct lane *lane)
+{
+    const struct pen_sum_options options = {.group = gather->options.group,
+                                            .channel = channel_of(gather, lane),
+                                            .route = PEN_SUM_FAST,
+                                            .is_phantom = true,
+                                            .most = most_elements(gather)};
+    return pen_sum_create(&options, &lane->sum);
+}
+
 static pen_status make_lanes(struct pen_gather *gather)
 {
     pen_status status = PEN_OK;
     size_t largest = pen_network_largest(gather->options.network);
     for (int i = 0; i < LANES && status == PEN_OK; i++) {
         struct lane *lane = &gather->lanes[i];
+        if (gather->options.phantom != NULL) {
+            status = make_sum(gather, lane);
+            continue;
+        }
         lane->requests =
             calloc(gather->options.group->size, sizeof *lane->requests);
         status = lane->requests == NULL
@@ -169,8 +206,10 @@ pen_status pen_gather_create(const struct pen_gather_options *options,
     if (gather == NULL)
         return PEN_NOMEM;
     gather->options = *options;
-    pen_status status = pen_turns_create(options->network, options->reduction,
-                                         PEN_PART_VALUE, &gather->turns, why);
+    pen_status status = PEN_OK;
+    if (options->phantom == NULL)
+        status = pen_turns_create(options->network, options->reduction,
+                                  PEN_PART_VALUE, &gather->turns, why);
     if (status == PEN_OK)
         status = make_pieces(gather);
     if (status == PEN_OK)
@@ -189,6 +228,7 @@ void pen_gather_free(struct pen_gather *gather)
     for (int i = 0; i < LANES; i++) {
         pen_mirror_release(&gather->lanes[i].mirror);
         free(gather->lanes[i].requests);
+        pen_sum_free(gather->lanes[i].sum);
     }
     pen_turns_free(gather->turns);
     free(gather->layers);
@@ -198,7 +238,7 @@ void pen_gather_free(struct pen_gather *gather)
 
 size_t pen_gather_bytes(const struct pen_gather *gather)
 {
-    return pen_turns_bytes(gather->turns);
+    return gather->turns == NULL ? 0 : pen_turns_bytes(gather->turns);
 }
 
 /* ---- layers ---- */
@@ -266,7 +306,7 @@ void pen_gather_use(struct pen_gather *gather, uint32_t layer)
     const struct pen_network *network = gather->options.network;
     struct pen_engine *engine = pen_network_engine(network);
     struct layer *it = layer_of(gather, layer);
-    if (!it->is_new)
+    if (!it->is_new || gather->turns == NULL)
         return;
     it->is_new = false;
     for (size_t i = 0; i < pen_network_num_parameters(network); i++)
@@ -296,8 +336,7 @@ static void show_piece(struct pen_gather *gather, struct lane *lane)
 static void set_out_when_shown(struct pen_gather *gather, struct lane *lane)
 {
     struct pen_group *group = gather->options.group;
-    uint32_t number = (uint32_t)(lane - gather->lanes);
-    uint32_t channel = number * PEN_REDUCTION_CHANNELS + VALUE_CHANNEL;
+    uint32_t channel = channel_of(gather, lane);
     const struct piece *piece = lane->piece;
     if (!pen_mirror_is_ready(&lane->mirror))
         return;
@@ -320,9 +359,25 @@ static void set_out_when_shown(struct pen_gather *gather, struct lane *lane)
     }
 }
 
+/* Each member sends its share to all others. */
+static void set_out_phantom(const struct pen_gather *gather, struct lane *lane)
+{
+    const struct pen_sum_job job = {.way = PEN_SUM_OUT,
+                                    .count = lane->piece->count,
+                                    .element_bytes =
+                                        gather->options.phantom->value_size};
+    pen_sum_begin(lane->sum, &job);
+}
+
 static bool is_finished(struct pen_gather *gather, struct lane *lane)
 {
     const struct piece *piece = lane->piece;
+    if (gather->options.phantom != NULL) {
+        if (pen_sum_poll(lane->sum) != PEN_OK)
+            return false;
+        gather->layers[piece->layer].num_missing--;
+        return true;
+    }
     if (!pen_group_is_done(gather->options.group, lane->requests,
                            gather->options.group->size))
         return false;
@@ -350,6 +405,10 @@ static void set_out(struct pen_gather *gather, struct lane *lane,
                     const struct piece *piece)
 {
     lane->piece = piece;
+    if (gather->options.phantom != NULL) {
+        set_out_phantom(gather, lane);
+        return;
+    }
     lane->is_waiting = true;
     show_piece(gather, lane);
     set_out_when_shown(gather, lane);

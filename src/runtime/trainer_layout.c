@@ -369,7 +369,8 @@ static pen_status check_values(const struct pen_trainer *trainer,
         return PEN_OK;
     if (options->model->decoder == NULL)
         needs = "a text model";
-    else if (options->sleeps != NULL || options->maker != NULL)
+    else if (options->phantom == NULL &&
+             (options->sleeps != NULL || options->maker != NULL))
         needs = "an engine that computes, as --engine onednn";
     if (needs == NULL)
         return PEN_OK;

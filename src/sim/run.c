@@ -85,12 +85,15 @@ static pen_status make_fine(struct pen__run *run)
         memset(is_done, 0, schedule->shape.num_stages * sizeof *is_done);
         for (uint32_t i = row->count; i-- > 0 && status == PEN_OK;) {
             const struct pen_op *op = &row->ops[i];
+            if (run->simulation->gathers_weights)
+                run->is_fine[r][i] = pen_op_is_compute(op->kind);
             if (!has_gradient(op) || is_done[op->stage])
                 continue;
             is_done[op->stage] = true;
             run->is_fine[r][i] =
-                run->simulation->overlaps_sums &&
-                pen_mesh_num_replicas(&run->simulation->mesh) > 1;
+                run->is_fine[r][i] ||
+                (run->simulation->overlaps_sums &&
+                 pen_mesh_num_replicas(&run->simulation->mesh) > 1);
         }
     }
     free(is_done);

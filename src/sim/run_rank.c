@@ -37,9 +37,10 @@ struct rank {
     struct span waits[MOST_WAITS]; /* for all, since the op began */
     uint32_t num_waits;
 
-    bool is_inside;    /* a message inside a layer is under way, */
-    uint32_t sent_to;  /* with the rank that the last one went to */
-    int64_t inside_ns; /* that such messages took, in this op */
+    bool is_inside;     /* a message inside a layer is under way, */
+    uint32_t sent_to;   /* with the rank that the last one went to */
+    int64_t inside_ns;  /* that such messages took, in this op */
+    int64_t for_all_ns; /* that it waited for all, in this op */
 };
 
 /* Returns the clock that the runtime sees. */
@@ -109,7 +110,7 @@ static void on_op(void *context, uint64_t pass, uint32_t position)
     rank->waited_for = PEN_NO_RANK;
     rank->waited_ns = 0;
     rank->num_waits = 0;
-    rank->inside_ns = 0;
+    rank->inside_ns = rank->for_all_ns = 0;
     pen_timed_engine_begin(rank->timed, factor, rank->is_fine[position]);
 }
 
@@ -178,6 +179,7 @@ static void on_resume(void *context)
         return;
     if (rank->waits_for == PEN_NO_RANK) {
         note_wait(rank);
+        rank->for_all_ns += waited;
         rank->told->sums_sec += 1e-9 * (double)waited;
         return;
     }
@@ -211,6 +213,8 @@ static void on_done(void *context, uint64_t pass, uint32_t position,
 {
     struct rank *rank = context;
     const struct pen_op *op = &rank->row->ops[position];
+    if (pen_op_is_compute(op->kind)) /* weights of its layers may be late */
+        rank->told->busy_sec -= 1e-9 * (double)rank->for_all_ns;
     if (pen_op_is_compute(op->kind) || op->kind == PEN_OP_STEP)
         rank->told->busy_sec += 1e-9 * (double)(end - ready - rank->inside_ns);
     rank->told->inside_sec += 1e-9 * (double)rank->inside_ns;
@@ -240,6 +244,9 @@ static pen_status make_network(void *context, uint32_t part,
                                    .num_parameters = from->num_parameters,
                                    .num_experts = from->num_experts,
                                    .expert_ranks = simulation->expert_ranks};
+    if (simulation->layer_parameters != NULL)
+        timed.layer_parameters =
+            &simulation->layer_parameters[timed.first_layer];
     if (simulation->messages != NULL)
         timed.messages = &simulation->messages[timed.first_layer];
     return pen_timed_network_create(rank->timed, simulation->model->decoder,
@@ -319,8 +326,9 @@ static pen_status run_trainer(struct rank *rank,
         .expert_size = simulation->expert_ranks,
         .schedule = simulation->schedule,
         .parts = rank->run->ranges,
-        .sharding =
-            simulation->is_sharded ? PEN_SHARDING_ZERO1 : PEN_SHARDING_NONE,
+        .sharding = simulation->gathers_weights ? PEN_SHARDING_ZERO3
+                    : simulation->is_sharded    ? PEN_SHARDING_ZERO1
+                                                : PEN_SHARDING_NONE,
         .maker = &maker,
         .phantom = &phantom,
         .is_verified = true,

@@ -40,7 +40,10 @@ struct pen_simulation {
     const struct pen_any_model *model;
     const struct pen_schedule *schedule; /* lowered and verified */
     const struct pen_sim_part *parts;    /* of the schedule */
-    struct pen_mesh mesh;                /* of the ranks */
+    /* By layer of the model, where parts are not shared equally by layers: of
+     * num_parameters. NULL: they are. */
+    const uint64_t *layer_parameters;
+    struct pen_mesh mesh;  /* of the ranks */
     uint32_t expert_ranks; /* replicas of an expert group; 1: there are none */
     /* By layer of the model, between the ranks of a tensor, context or expert
      * group; NULL: there are no groups. */
@@ -49,9 +52,10 @@ struct pen_simulation {
     bool is_blocking;       /* a sender waits until its bytes have left */
     uint32_t gradient_size; /* bytes of one gradient on its way */
     uint32_t value_size;    /* of a weight on its way back */
-    bool is_sharded;    /* optimizer: sums are scattered, weights gathered */
-    bool overlaps_sums; /* they set out layer by layer, else at the end */
-    double other_sec;   /* of a step, after everything else */
+    bool is_sharded;      /* optimizer: sums are scattered, weights gathered */
+    bool gathers_weights; /* ahead of each layer, too, and keeps none */
+    bool overlaps_sums;   /* they set out layer by layer, else at the end */
+    double other_sec;     /* of a step, after everything else */
     uint32_t num_steps;
     struct pen_platform_options platform;
     const struct pen_disturbances *disturbances; /* or NULL */

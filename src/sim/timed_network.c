@@ -80,13 +80,17 @@ static const struct pen__layer_ops ops = {.free = free_layer,
                                           .backward_input = backward_input,
                                           .backward_weight = backward_weight};
 
-/* Adds a layer's share of all elements as a parameter. */
-static pen_status add_share(struct pen_network *network,
-                            const struct pen_timed_part *part, uint64_t all,
-                            uint32_t index, struct pen_text *why)
+/* A layer's share of so many elements. */
+static uint64_t share_of(const struct pen_timed_part *part, uint64_t all,
+                         uint32_t index)
 {
-    uint64_t count =
-        all * (index + 1) / part->num_layers - all * index / part->num_layers;
+    return all * (index + 1) / part->num_layers -
+           all * index / part->num_layers;
+}
+
+static pen_status add_elements(struct pen_network *network, uint64_t count,
+                               struct pen_text *why)
+{
     struct pen_network_parameter parameter = {
         .role = PEN_ROLE_MATRIX,
         .rows = 1,
@@ -101,7 +105,8 @@ static pen_status add_experts(struct pen_network *network,
                               const struct pen_timed_part *part, uint32_t index,
                               struct pen_text *why)
 {
-    pen_status status = add_share(network, part, part->num_experts, index, why);
+    pen_status status =
+        add_elements(network, share_of(part, part->num_experts, index), why);
     if (status != PEN_OK)
         return status;
     struct pen_network_parameter *added =
@@ -132,8 +137,10 @@ static pen_status add_layer(struct pen_network *network,
     network->layers[index] = &layer->layer;
     network->building = part->first_layer + index;
     pen_timed_engine_set_step(timed, share * part->step_sec);
-    pen_status status =
-        add_share(network, part, part->num_parameters, index, why);
+    uint64_t count = part->layer_parameters != NULL
+                         ? part->layer_parameters[index]
+                         : share_of(part, part->num_parameters, index);
+    pen_status status = add_elements(network, count, why);
     pen_timed_engine_set_step(timed, 0); /* the first has all seconds */
     if (status == PEN_OK && part->num_experts > 0)
         status = add_experts(network, part, index, why);

@@ -284,6 +284,19 @@ groups --cp 2 --pp 2
 run 0 simulate "${group[@]}" --slow-rank 1=2
 out_has "Rank 1 (row 0 of pipeline 1) computes 2.0 times as long"
 
+# ---- weights that come layer by layer ----
+# Gradients to their owners and, by running.md's formula, all weights twice but for those
+# of head and last block, which stay from forward to backward: 4 bytes to 3 ranks each.
+sed -e 's/"mixtral"/"llama"/' -e '/num_local_experts/s/"num_local_experts": 8,//' -e '/experts_per_tok/d' \
+    -e 's/^ "num_hidden/ "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "num_hidden/' \
+    -e 's/"num_key_value_heads": 2, *$/"num_key_value_heads": 2}/' "$work/mixture.json" >"$work/dense.json"
+run 0 predict --model "$work/dense.json" --cluster "$work/four.yaml" --target penstock --seq-length 16 \
+    --global-batch-size 4 --dp 4 --sharding zero3 --dtype bf16 -o "$work/sharded.json"
+run 0 simulate --plan "$work/sharded.json" --cluster "$work/four.yaml" --steps 1 --json
+block=$((2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 48 + 2 * 64)) words=$((97 * 64))
+same "bytes of gradients and weights" "$(json 'sum(l["bytes"] for l in d["simulated"]["links"]) / 2')" \
+    "$((3 * 4 * (3 * (2 * words + 64 + 2 * block) - (words + 64 + block)))).0"
+
 # ---- a sweep ----
 run 0 simulate --plan "$plan" --sweep slow-rank=3@1:2:0.5 --plot "$work/sweep.svg"
 out_has "rank 3, times as slow"

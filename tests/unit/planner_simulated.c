@@ -121,6 +121,36 @@ static void zero3_sends_nothing_at_the_end(void **state)
     simulate(&layout, &found);
     assert_int_equal(0, parameters_of(&found));
     assert_false(found.is_sharded);
+    assert_false(found.gathers_weights);
+    assert_null(found.layer_parameters);
+    pen_simulated_release(&found);
+    layout_release(&layout);
+}
+
+static void owners_of_this_program_send_weights_and_get_sums(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_simulated found;
+    struct pen_costs costs;
+    open_layout(&layout, 1, 4);
+    layout.plan->sharding = PEN_SHARDING_ZERO3;
+    layout.plan->num_microbatches = 1;
+    layout.plan->target = layout.setting.target = PEN_TARGET_PENSTOCK;
+    layout.setting.global_batch = 4;
+    simulate(&layout, &found);
+    assert_int_equal(
+        PEN_OK, pen_predict_costs(&layout.setting, layout.plan, &costs, NULL));
+    assert_true(found.is_sharded);
+    assert_true(found.gathers_weights);
+    assert_int_equal(sizeof(float), found.weight_bytes);
+    assert_int_equal(layout.model->num_parameters, parameters_of(&found));
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < layout.model->num_layers; i++)
+        sum += found.layer_parameters[i];
+    assert_int_equal(layout.model->num_parameters, sum);
+    assert_true(found.stages[0].forward_sec < costs.items[0].forward_sec);
+    pen_costs_release(&costs);
     pen_simulated_release(&found);
     layout_release(&layout);
 }
@@ -306,6 +336,7 @@ int main(void)
         cmocka_unit_test(replicas_sum_every_parameter_once),
         cmocka_unit_test(sums_that_nobody_sends_are_in_the_seconds),
         cmocka_unit_test(zero3_sends_nothing_at_the_end),
+        cmocka_unit_test(owners_of_this_program_send_weights_and_get_sums),
         cmocka_unit_test(receivers_join_the_parts_of_a_message),
         cmocka_unit_test(groups_of_this_program_send_what_is_in_the_seconds),
         cmocka_unit_test(experts_are_summed_where_they_are),

@@ -203,6 +203,7 @@ static void fill_simulation(struct pen__simulate_job *job)
     out->model = &job->model;
     out->schedule = simulated->schedule;
     out->parts = job->parts;
+    out->layer_parameters = simulated->layer_parameters;
     out->mesh = pen_mesh_split(
         pen_mesh_of(PEN_MESH_PIPELINE_FIRST, job->plan->degrees[PEN_DEGREE_PP],
                     job->plan->degrees[PEN_DEGREE_DP] * group_size(job)),
@@ -216,6 +217,7 @@ static void fill_simulation(struct pen__simulate_job *job)
     out->gradient_size = simulated->gradient_bytes;
     out->value_size = simulated->weight_bytes;
     out->is_sharded = simulated->is_sharded;
+    out->gathers_weights = simulated->gathers_weights;
     out->overlaps_sums = simulated->overlaps_gradients;
     out->other_sec = simulated->other_sec;
 }
