@@ -13,7 +13,10 @@ static pen_status refuse(const struct pen_journal *journal,
     return pen_file_refuse("write", pen_text_string(&journal->path), why);
 }
 
-/* Only regular files can be cut, and only they need it. */
+/*
+ * Cuts the file: only a regular file can be cut, and only a regular file needs
+ * it.
+ */
 static bool cut(const struct pen_journal *journal)
 {
     return ftruncate(journal->handle, journal->size_bytes) == 0 ||

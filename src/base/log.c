@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* As stderr: one for the process, whatever ranks it simulates. */
+/* Like stderr: one for the process, whatever ranks it simulates. */
 static pen_log_hook *watcher;
 
 void pen_log_watch(pen_log_hook *hook)

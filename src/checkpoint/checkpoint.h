@@ -187,7 +187,10 @@ pen_status pen_checkpoint_copy_tokenizer(struct pen_checkpoint_writer *writer,
 struct pen_manifest *
 pen_checkpoint_manifest(struct pen_checkpoint_writer *writer);
 
-/* Which steps stay when a new one is there; the same one for all of a run. */
+/*
+ * The steps that stay when a new one exists; the same object for all steps of a
+ * run.
+ */
 struct pen_checkpoint_keep {
     uint32_t count;  /* the newest steps that stay; 0: all */
     bool has_loaded; /* and this one, which the run was resumed from */

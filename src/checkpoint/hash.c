@@ -141,7 +141,7 @@ pen_status pen_weights_hash(const struct pen_weights *weights,
                             const struct pen_checkpoint_watch *watch,
                             char out[PEN_HASH_SIZE], struct pen_text *why)
 {
-    /* Only read, but a checkpoint may close what it has. */
+    /* Tensors are only read, but closing a checkpoint would close them. */
     const struct pen_checkpoint alone = {.model =
                                              (struct pen_weights *)weights};
     return pen_checkpoint_hash(&alone, model, watch, out, why);

@@ -95,7 +95,7 @@ void pen_saver_start(struct pen_saver *saver, const struct pen_saver_job *job)
     pthread_mutex_unlock(&saver->lock);
 }
 
-/* With the lock held. */
+/* Returns the state and the reason; the lock is held. */
 static enum pen_saver_state tell(struct pen_saver *saver, struct pen_text *why)
 {
     enum pen_saver_state state = saver->state;

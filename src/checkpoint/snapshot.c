@@ -209,7 +209,7 @@ pen_status pen_snapshot_create(const struct pen_snapshot_contents *contents,
         pen_snapshot_free(snapshot);
         return PEN_NOMEM;
     }
-    /* All of it is there from now on, and no step waits for a page. */
+    /* All pages exist from now on, so that no step waits for one. */
     memset(snapshot->own, 0, snapshot->block_bytes);
     pen_snapshot_use(snapshot, snapshot->own);
     *out = snapshot;

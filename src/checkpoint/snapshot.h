@@ -17,7 +17,7 @@
  */
 struct pen_snapshot;
 
-/* As pen_checkpoint_share_args has them. */
+/* Like pen_checkpoint_share_args. */
 struct pen_snapshot_contents {
     const struct pen_checkpoint_tensor *tensors;
     const struct pen_checkpoint_cut *cuts;

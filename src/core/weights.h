@@ -149,7 +149,7 @@ void pen_weights_file(const struct pen_weights_writer *writer, size_t file,
 void pen_weights_order(const struct pen_weights_writer *writer,
                        const struct pen_tensor_spec **order);
 
-/* Leaves what was written. */
+/* Frees the writer and leaves the files that were written. */
 void pen_weights_free(struct pen_weights_writer *writer);
 
 /*

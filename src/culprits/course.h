@@ -11,7 +11,7 @@
  * is one rank: replica * rows of the schedule + row.
  */
 
-/* It waited from begin to ready and worked from ready to end. */
+/* An op: it waited from begin to ready and worked from ready to end. */
 struct pen__span {
     double begin_sec;
     double ready_sec;

@@ -168,7 +168,7 @@ pen_status pen__bpe_add_pair(struct pen__bpe *bpe, uint32_t left,
     return PEN_OK;
 }
 
-/* NULL when the two are never joined. */
+/* Finds the pair; NULL when the two are never joined. */
 static const struct pen__pair *find_pair(const struct pen__bpe *bpe,
                                          uint32_t left, uint32_t right)
 {

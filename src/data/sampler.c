@@ -23,7 +23,7 @@ struct source {
     uint32_t share; /* samples in a turn */
 };
 
-/* One sample of a turn: from which source, and its how-manieth. */
+/* One sample of a turn: its source, and its number there. */
 struct turn_entry {
     uint32_t source;
     uint32_t rank;

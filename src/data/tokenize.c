@@ -398,7 +398,7 @@ static pen_status fill_part(struct reader *reader, struct part *part,
     size_t more = wanted > part->length ? wanted - part->length : 0;
     if (more > reader->left)
         more = (size_t)reader->left;
-    /* One byte more: never nothing. */
+    /* One byte more, so that the room is never empty. */
     pen_status status = reserve_part(part, part->length + more + 1, why);
     if (status == PEN_OK)
         status = read_bytes(reader, part->text + part->length, more, why);

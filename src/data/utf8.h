@@ -16,7 +16,7 @@ size_t pen__utf8_size(char first);
 /* The character at `text`, which is checked; *size is set to its bytes. */
 uint32_t pen__utf8_read(const char *text, size_t *size);
 
-/* Where the character in front of `at`, which is not 0, begins. */
+/* Returns where the character in front of `at`, which is not 0, begins. */
 size_t pen__utf8_before(const char *text, size_t at);
 
 /* Writes a character as one to four bytes and returns their number. */

@@ -31,7 +31,7 @@ struct pen_mirror {
     uint64_t mark; /* of the last read or write of staging */
 };
 
-/* For pieces of up to `count` stats. Release in any case. */
+/* Prepares a mirror for pieces of up to `count` stats. Release in any case. */
 pen_status pen_mirror_init(struct pen_mirror *mirror, struct pen_engine *engine,
                            size_t count);
 void pen_mirror_release(struct pen_mirror *mirror);
@@ -42,12 +42,12 @@ void pen_mirror_open(struct pen_mirror *mirror,
 void pen_mirror_cover(struct pen_mirror *mirror,
                       const struct pen_mirror_piece *piece);
 
-/* Whether at() need not wait; never waits. */
+/* Returns whether at() need not wait; never waits. */
 bool pen_mirror_is_ready(const struct pen_mirror *mirror);
 
 /*
- * Where the host finds the piece; waits until it is there. Until the next
- * open() or cover().
+ * Returns where the host finds the piece; waits until it has come. Valid until
+ * the next open() or cover().
  */
 void *pen_mirror_at(const struct pen_mirror *mirror);
 

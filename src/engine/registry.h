@@ -37,7 +37,7 @@ size_t pen_engine_num_kinds(void);
 /* Number 0 is the engine of a run that names none. */
 const struct pen_engine_kind *pen_engine_kind_at(size_t index);
 
-/* NULL for a name that there is not. */
+/* Returns the kind of this name, or NULL. */
 const struct pen_engine_kind *pen_engine_find(const char *name);
 
 /*
@@ -47,7 +47,7 @@ const struct pen_engine_kind *pen_engine_find(const char *name);
 const struct pen_engine_kind *pen_engine_read(const char *text,
                                               const char **device);
 
-/* Whether it computes in this type. */
+/* Returns whether the engine computes in this type. */
 bool pen_engine_has(const struct pen_engine_kind *kind,
                     enum pen_precision dtype);
 

@@ -14,7 +14,9 @@
 #define USUAL_NODE 8u /* devices, where the plan does not say */
 #define RANK_CPUS 8u  /* of a rank, where it does not have a node of its own */
 
-/* As many on each node as fill it best, and everywhere the same. */
+/*
+ * Returns the ranks of a node: as many as fill it best, the same on every node.
+ */
 static uint32_t ranks_of_node(const struct pen_plan *plan)
 {
     uint64_t num_ranks = pen_plan_num_ranks(plan);

@@ -29,7 +29,10 @@ static void print_stage(const struct pen_plan *plan,
     pen_text_add_string(out, "L");
 }
 
-/* How many stages from here on have equally many blocks and nothing else. */
+/*
+ * Counts the stages from here on that have equally many blocks and nothing
+ * else.
+ */
 static uint32_t count_alike(const struct pen_plan *plan,
                             const struct pen_model *model, uint32_t first)
 {

@@ -82,7 +82,10 @@ static pen_status read_counts(const struct pen__megatron_words *words,
     return status;
 }
 
-/* Which blocks have a thing; a family may be able to say only that they do. */
+/*
+ * Reads which blocks have a part; a family may be able to say only that they
+ * do.
+ */
 static pen_status read_blocks(const struct pen__megatron_words *words,
                               enum pen__megatron_option option,
                               const char *name, uint32_t num_blocks,

@@ -31,7 +31,7 @@ static bool has_odd_rope(const struct pen_rope *rope)
            (rope->kind == PEN_ROPE_LINEAR && !is_whole(rope->factor));
 }
 
-/* No layout depends on these. */
+/* Notes parts on which no layout depends. */
 static void note_parts(const struct pen_plan *plan,
                        const struct pen_model *model, struct pen_text *notes)
 {

@@ -6,7 +6,7 @@
 
 /* A plan's recipe in options of Megatron-LM, there and back. */
 
-/* Which version is written for. */
+/* The version that an export is written for. */
 struct pen__megatron {
     const char *program;
     bool is_new; /* of 2026: no judge has it */

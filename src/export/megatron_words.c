@@ -66,7 +66,7 @@ static bool is_name(const char *word, size_t length, const char *name)
 #define MOST_NAME ((size_t)80)     /* letters of a name in a note */
 #define MOST_UNREAD ((size_t)4096) /* letters of all of them */
 
-/* Each once; the length is that of the name in the word. */
+/* Notes each unread option once; the length is that of the name in the word. */
 static void note_unread(struct pen__megatron_words *words, const char *word,
                         size_t length)
 {

@@ -148,7 +148,7 @@ void pen__nearest_recipe(struct pen_plan *plan, const struct pen_model *model)
     recipe->offloaded &= ~of_experts;
 }
 
-/* Whether a word is among others that one space separates. */
+/* Returns whether a word is among others that one space separates. */
 static bool is_among(const char *words, const char *word)
 {
     size_t length = strlen(word);

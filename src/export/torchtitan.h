@@ -22,7 +22,7 @@ pen__titan_flavour(const struct pen_model *model);
  */
 const char *pen__titan_module(const struct pen_model *model);
 
-/* Which version is written for, where they differ. */
+/* The version that an export is written for, where they differ. */
 struct pen__titan {
     const char *program;
     bool is_old; /* 0.2.2 */

@@ -74,7 +74,9 @@ static void add_flag(struct settings *settings, const char *key, bool value)
     pen_text_add_string(add_setting(settings, key), value ? "True" : "False");
 }
 
-/* False when memory ran out while they were collected. */
+/*
+ * Releases the settings; false when memory ran out while they were collected.
+ */
 static bool release_settings(struct settings *settings)
 {
     bool is_whole = true;

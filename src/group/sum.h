@@ -60,7 +60,7 @@ struct pen_sum_options {
     size_t most;            /* elements of the longest array */
 };
 
-/* On failure *out is untouched. */
+/* Creates a sum. On failure *out is untouched. */
 pen_status pen_sum_create(const struct pen_sum_options *options,
                           struct pen_sum **out);
 void pen_sum_free(struct pen_sum *sum);
@@ -96,7 +96,7 @@ pen_status pen_sum_poll(struct pen_sum *sum);
  */
 bool pen_sum_is_quiet(struct pen_sum *sum);
 
-/* Until it is over and quiet. PEN_OK or PEN_LOST. */
+/* Waits until the sum is over and quiet. PEN_OK or PEN_LOST. */
 pen_status pen_sum_wait(struct pen_sum *sum) PEN_MUST_CHECK;
 
 /* The share of an array that a member adds. */

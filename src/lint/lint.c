@@ -1,4 +1,6 @@
-/* One file: what it is, the trainings in it, and what rules say of them. */
+/*
+ * Checks one file: finds its kind and the trainings in it, and runs the rules.
+ */
 #include "export/megatron_words.h"
 #include "lint/files.h"
 #include "lint/rules.h"

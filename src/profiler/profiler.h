@@ -32,7 +32,7 @@ struct pen_profiler_options {
     size_t (*resident_bytes)(void);
     size_t (*peak_bytes)(void);
 
-    /* May be NULL. Told after every round. */
+    /* Called after every round; may be NULL. */
     void (*progress)(void *context, uint32_t done, uint32_t total);
     void *context;
 };

@@ -253,7 +253,7 @@ replicated_rank(const struct pen_shape *shape, uint32_t stage)
            pen_shape_member_of_stage(shape, stage);
 }
 
-/* Likewise: other placements need neither part nor copy. */
+/* Separate as well: other placements need neither part nor copy. */
 static __attribute__((noinline)) uint32_t
 bidirectional_rank(const struct pen_shape *shape, uint32_t stage)
 {

@@ -268,7 +268,10 @@ static pen_status time_quickly(const struct pen_timer *timer,
     return status;
 }
 
-/* With ops: `timer` may be NULL. Without: it is the schedule's. */
+/*
+ * Times a schedule: with ops, where `timer` may be NULL, or without, with the
+ * schedule's timer.
+ */
 static pen_status time_schedule(const struct pen_schedule *schedule,
                                 const struct pen_timer *timer,
                                 const struct pen_costs *costs,

@@ -253,7 +253,7 @@ static pen_status make_network(void *context, uint32_t part,
                                     &timed, out, why);
 }
 
-/* As few tokens as there are chunks of a sequence. */
+/* Returns samples with as few tokens as there are chunks of a sequence. */
 static struct pen_sample_shape
 sample_of(const struct pen_simulation *simulation)
 {

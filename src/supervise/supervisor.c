@@ -121,7 +121,7 @@ static void read_work(struct pen__supervisor *s, int64_t now_ns)
 static void look(struct pen__supervisor *s)
 {
     int64_t now_ns = pen_clock_ns();
-    /* This process was stopped itself: what it saw before is old. */
+    /* This process was stopped itself: its earlier observations are old. */
     if (now_ns - s->tick_ns > SEC)
         for (size_t i = 0; i < s->family.count; i++)
             s->family.members[i].stopped_ns = 0;
@@ -453,7 +453,10 @@ static pen_status run(struct pen__supervisor *s, int *code,
         int64_t end_ns = pen_clock_ns();
         struct pen_last_words words = s->now.words;
         fence(s, &fault);
-        /* Its last commit may have come meanwhile; it is none of the next. */
+        /*
+         * The last commit of this launch may have come meanwhile; it does not
+         * belong to the next.
+         */
         pen_held_settle(&s->held);
         pen__supervisor_note_commits(s);
         if (fault.cause != PEN_CAUSE_DONE)

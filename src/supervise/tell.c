@@ -69,7 +69,7 @@ static void tell_resumed(struct pen__supervisor *s)
     s->has_fault = false;
 }
 
-/* In memory or on the disk. */
+/* Notes commits in memory or on the disk. */
 void pen__supervisor_note_commits(struct pen__supervisor *s)
 {
     int64_t step = pen_steps_newest(&s->steps);

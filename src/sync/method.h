@@ -106,7 +106,7 @@ struct pen_sync_islands {
     uint32_t num_kept; /* the first of them, needed when a round begins */
     /* An island continues with weights of its own; otherwise with theta. */
     bool keeps_weights;
-    /* That it always has, with the method's options. */
+    /* The compressor that it always has, with the method's options. */
     const struct pen_compressor *compressor;
 
     /* Rounds from one mean of first (0) or second (1) moments to the next; 0:
@@ -120,7 +120,7 @@ struct pen_sync_islands {
 
     /* Weights are those that a round begins with. */
     void (*begin)(struct pen_sync_island *it);
-    /* In place of the run's optimizer. */
+    /* Replaces the run's optimizer. */
     void (*local_step)(struct pen_sync_island *it,
                        const struct pen_sync_step *at);
     /*
@@ -133,8 +133,10 @@ struct pen_sync_islands {
      * is the mean of what was given of it, as changes or not. Never NULL. */
     void (*take)(const struct pen_sync_values *options, bool are_changes,
                  const float *merged, size_t count, float *const *state);
-    /* How weights of the fragment follow from the new theta. NULL: they are
-     * theta, or stay where the island keeps its own. */
+    /*
+     * Computes weights of the fragment from the new theta. NULL: they are
+     * theta, or stay where the island keeps its own.
+     */
     void (*mix)(const struct pen_sync_values *options, const float *theta,
                 size_t count, float *weights);
     /*
@@ -158,7 +160,7 @@ struct pen_sync_method {
     void (*cost)(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out);
 
-    /* Whether it IS_FREE with these options; NULL: as `is` says. */
+    /* Returns whether it IS_FREE with these options; NULL: as `is` says. */
     bool (*is_free)(const struct pen_sync_values *options,
                     uint32_t num_replicas);
 
@@ -182,8 +184,8 @@ struct pen_sync_method {
     void (*poll)(struct pen_sync *sync);
 
     /*
-     * Between two steps, by all members: waits until nothing is under way, so
-     * that states() is complete; applies nothing. May be NULL.
+     * Called between two steps, by all members: waits until nothing is under
+     * way, so that states() is complete; applies nothing. May be NULL.
      */
     void (*settle)(struct pen_sync *sync);
 
@@ -200,8 +202,8 @@ struct pen_sync_method {
     void (*restored)(struct pen_sync *sync, uint64_t steps);
 
     /*
-     * Between two steps, by all members: the one model that they stand for,
-     * `count` floats, the same bits on all. Weights do not change.
+     * Called between two steps, by all members: writes the one model that they
+     * represent, `count` floats, bit-identical on all. Weights do not change.
      */
     void (*consistent)(struct pen_sync *sync, float *out);
 

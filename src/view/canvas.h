@@ -54,7 +54,7 @@ struct pen__canvas_kind {
     void (*paint)(struct pen__canvas *canvas, const struct pen__colour *fill,
                   const struct pen__colour *stroke,
                   const struct pen__line *line);
-    /* In the colour and font of the canvas. */
+    /* Writes in the colour and font of the canvas. */
     void (*write)(struct pen__canvas *canvas, const struct pen__words *words);
 };
 

@@ -55,7 +55,7 @@ static struct cell *cell_at(const struct canvas *canvas, double x, double y)
     return &canvas->cells[(size_t)row * canvas->width + (size_t)column];
 }
 
-/* In dots from the top left. */
+/* Returns a place in dots from the top left. */
 static struct pen__point place(const struct canvas *canvas,
                                const struct pen__point *point)
 {

@@ -11,7 +11,10 @@
 #define PEN__ROWS_TYPE_SIZE 8.5
 #define PEN__ROWS_MOST 2048u
 
-/* From one row to the next: the more rows, the lower they are. */
+/*
+ * Returns the distance from one row to the next: the more rows, the lower they
+ * are.
+ */
 double pen__rows_pitch(uint32_t count);
 
 /* The size of type in such rows, and of how many rows one has room for it. */

@@ -263,7 +263,7 @@ static void write_name(const struct row *row, double x, double y)
     pen_text_release(&text);
 }
 
-/* Its name on the left; busy and peak on the right. */
+/* Writes the name of the rank on the left; busy and peak on the right. */
 static void write_sides(const struct row *row)
 {
     const struct pen__page *page = row->page;

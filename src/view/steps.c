@@ -1,4 +1,4 @@
-/* Which steps a trace has whole, and how long they took. */
+/* Finds the steps that a trace has whole, and how long they took. */
 #include "culprits/course.h"
 
 #include <stdlib.h>

@@ -153,7 +153,9 @@ static void draw_chain(struct pen__canvas *canvas,
     pen__stroke(canvas, weight);
 }
 
-/* Its name on the left and how much it waits on the right. */
+/*
+ * Writes the name of the rank on the left and how much it waits on the right.
+ */
 static void write_sides(struct pen__canvas *canvas,
                         const struct picture *picture, uint32_t index)
 {

@@ -142,7 +142,9 @@ static struct flock lock_of(uint32_t local_rank)
                           .l_len = 1};
 }
 
-/* Whether another process has locked one of these bytes; length 0: any. */
+/*
+ * Returns whether another process has locked one of these bytes; length 0: any.
+ */
 static bool is_locked(int handle, uint32_t first, off_t length)
 {
     struct flock lock = lock_of(first);

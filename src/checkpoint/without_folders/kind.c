@@ -1,4 +1,7 @@
-/* Where there are no folders of runs, as in a browser, no path is one. */
+/*
+ * Returns that a path is not a run, where folders do not exist, as in a
+ * browser.
+ */
 #include "checkpoint/checkpoint.h"
 
 enum pen_checkpoint_kind pen_checkpoint_kind_of(const char *path)

@@ -13,7 +13,7 @@ struct pen__linted {
     struct pen_lint_report report;
 };
 
-/* All of them. */
+/* All files of the command line. */
 struct pen__lint_answer {
     struct pen__linted *files;
     uint32_t count;

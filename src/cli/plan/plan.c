@@ -20,7 +20,7 @@
 
 /* ---- the search ---- */
 
-/* All that was asked for; the pointers of `report` are into here. */
+/* All results that were asked for; the pointers of `report` point in here. */
 struct answer {
     struct pen_plan_ranking *ranking;
     struct pen_plan_ranking *front;

@@ -26,7 +26,7 @@
 #define WORD(name, member, words, help)                                        \
     FIELD(name, "NAME", member, WORD, 0, 0, words, help)
 
-/* Whether it was given, cli/program/answer.h knows. */
+/* The option --json; cli/program/answer.h knows whether it was given. */
 #define JSON(help)                                                             \
     {                                                                          \
         "json", NULL, help, PEN__FIELD_JSON, 0, 0, 0, NULL                     \

@@ -51,7 +51,7 @@ enum { PEN__FIELDS_MAX = 160 };
 void pen__fields_list(const struct pen__field *fields, size_t count,
                       struct argp_option out[PEN__FIELDS_MAX + 1]);
 
-/* Leaves these, the last NULL, out of --help; they are taken as before. */
+/* Leaves these, the last NULL, out of --help; they are still accepted. */
 void pen__fields_hide(const char *const *names, struct argp_option *options);
 
 /* Leaves all but these out of --help likewise. */

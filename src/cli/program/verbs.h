@@ -22,7 +22,7 @@ struct pen__verbs {
     size_t count;
     int name_width; /* of columns of the usage */
     int words_width;
-    /* As in struct pen__line, for all of them. */
+    /* Like those of struct pen__line, for all verbs. */
     size_t words_offset;
     void (*check)(void *args, const struct argp_state *state);
 };

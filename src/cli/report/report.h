@@ -7,7 +7,7 @@
 /* Parts of penstock report. Columns of a table are few, and so are runs. */
 #define PEN__REPORT_MAX_RUNS ((size_t)12)
 
-/* All runs side by side; borrowed. */
+/* All runs of a report; borrowed. */
 struct pen__report {
     const struct pen__report_run *runs;
     size_t count;

@@ -160,7 +160,10 @@ static void join(const struct pen__jobs *jobs, const struct pen__words *words,
     pen_text_release(&program);
 }
 
-/* Its exit code, 128 and the signal that ended it, or -1 with errno. */
+/*
+ * Runs the line; returns its exit code, 128 and the signal that ended it, or -1
+ * with errno.
+ */
 static int run(const struct pen__words *line, const char *output)
 {
     extern char **environ;

@@ -72,7 +72,7 @@ static double lower(void *context, const uint32_t *seeds, uint32_t count)
            mean_error(it->parle, it->contender, last, seeds, count);
 }
 
-/* Its final error. */
+/* Returns its final error. */
 static double final_error(void *context, const uint32_t *seeds, uint32_t count)
 {
     const struct question *it = context;

@@ -89,7 +89,7 @@ static const struct command commands[] = {
 
 #define NUM_COMMANDS (sizeof commands / sizeof *commands)
 
-/* All of them, with their options. */
+/* All fields of the command, with their options. */
 struct table {
     struct pen__field fields[NUM_COMMANDS][PEN__FIELDS_MAX];
     struct pen__verb items[NUM_COMMANDS];

@@ -1,6 +1,6 @@
 /*
- * Without a second stderr nothing can be put in its place: errors of the
- * command line are printed, and not told as JSON.
+ * Errors of the command line where there is no second stderr: they are printed,
+ * and not reported as JSON.
  */
 #include "cli/program/parser_error.h"
 

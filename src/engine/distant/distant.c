@@ -35,7 +35,7 @@ static void *work(void *context)
     return NULL;
 }
 
-/* With the lock. */
+/* Asks for a mark; the lock is held. */
 static void want(struct pen__distant *self, uint64_t mark)
 {
     if (mark > self->num_wanted) {

@@ -87,7 +87,7 @@ struct pen__command *pen__distant_begin(
     void (*run)(struct pen_engine *, const struct pen__command *));
 void pen__distant_put(struct pen_engine *engine);
 
-/* As the worker reaches it; NULL stays NULL. */
+/* Returns the address as the worker reaches it; NULL stays NULL. */
 void *pen__distant_reach(struct pen_engine *engine, const void *address);
 
 /* Waits until the queue is empty. */

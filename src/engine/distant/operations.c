@@ -67,7 +67,7 @@ static void reach_all(struct pen_engine *engine, struct pen__command *command,
         pen__distant_put(engine);                                              \
     }
 
-/* One on a parameter alone, or with a number. */
+/* An operation on a parameter alone, or with a number. */
 #define ON_PARAMETER(name, parameters, note, arguments)                        \
     static void run_##name(struct pen_engine *inner,                           \
                            const struct pen__command *c)                       \
@@ -108,7 +108,7 @@ static void run_gradient_add_rows(struct pen_engine *inner,
                                   c->count, AT2);
 }
 
-/* No rows may be at any address. */
+/* Adds rows; with no rows any address is fine. */
 static void gradient_add_rows(struct pen_engine *engine,
                               struct pen_parameter *parameter, int32_t first,
                               size_t count, const int32_t *rows,

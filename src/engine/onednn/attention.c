@@ -434,7 +434,7 @@ struct backward {
     char *dq;
 };
 
-/* As the operation has them. */
+/* The gradients, as the operation has them. */
 struct slopes {
     const uint16_t *dout;
     uint16_t *dq;

@@ -9,10 +9,10 @@
  * a call of the library for each costs more than the product.
  */
 
-/* Whether this machine can, and the library uses AMX as well. */
+/* Returns whether this machine has AMX, and the library uses it as well. */
 bool pen__amx_is_usable(void);
 
-/* Whether heads of this size fill tiles. */
+/* Returns whether heads of this size fill tiles. */
 bool pen__amx_is_for(const struct pen_attention *shape);
 
 /* Scratch of one thread. */

@@ -1,4 +1,4 @@
-/* Which oneDNN this is. */
+/* Describes which oneDNN this is. */
 #include "engine/engine.h"
 
 #include <oneapi/dnnl/dnnl.h>

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /*
- * Where oneDNN 2.x and 3.x differ, and nothing else. 3.0 made memory
+ * The differences between oneDNN 2.x and 3.x, and nothing else. 3.0 made memory
  * descriptors opaque and dropped operation descriptors.
  */
 
@@ -33,7 +33,7 @@ void pen__md_release(struct pen__md *md);
 dnnl_status_t pen__md_turn(struct pen__md *md, const struct pen__md *from);
 bool pen__md_is_equal(PEN__MD a, PEN__MD b);
 
-/* NULL for none. Borrowed. */
+/* Returns the descriptor, borrowed; NULL for none. */
 PEN__MD pen__md_of(const struct pen__md *md);
 
 /*
@@ -67,14 +67,17 @@ struct pen__slide {
     size_t padding[2];
 };
 
-/* As pen__inner_product(), of images; there is no add. */
+/*
+ * Makes a convolution likewise, as pen__inner_product() for images; it has no
+ * add.
+ */
 dnnl_status_t pen__convolve(dnnl_engine_t engine, enum pen__pass pass,
                             const struct pen__product_shape *shape,
                             const struct pen__slide *slide,
                             dnnl_primitive_desc_t hint,
                             dnnl_primitive_desc_t *out);
 
-/* Between layouts and types. */
+/* Makes a reorder between layouts and types. */
 dnnl_status_t pen__reorder(dnnl_engine_t engine, PEN__MD from, PEN__MD to,
                            dnnl_primitive_desc_t *out);
 

@@ -98,7 +98,7 @@ struct pen__onednn {
     char *scratch; /* shared by all operations, grown when preparing */
     size_t scratch_bytes;
     size_t parameter_bytes;
-    /* In buffers of the library (packing.c), by one thread. */
+    /* Bytes in buffers of the library (packing.c), by one thread. */
     struct pen__touched packed_by_first;
     struct pen__touched packed_by_other;
     bool has_kernels;                  /* of its own matrix product */
@@ -126,8 +126,10 @@ pen_status pen__scratch_grow(struct pen__onednn *self, size_t bytes,
 void pen__packing_note(struct pen__onednn *self, size_t unit, size_t rows,
                        size_t columns, size_t inner);
 
-/* As it gets a product of floats: column-major, rows x inner by inner x
- * columns. */
+/*
+ * A product of floats as the library gets it: column-major, rows x inner by
+ * inner x columns.
+ */
 struct pen__sgemm {
     bool is_a_turned; /* stored as its transpose */
     bool is_b_turned;
@@ -162,12 +164,12 @@ void pen__product_release(struct pen__product *product);
 void pen__product_run(struct pen__onednn *self, struct pen__product *product,
                       const void *const *pointers, char *scratch);
 
-/* As run(), inside a parallel region, for a primitive made for one thread. */
+/* Runs a primitive made for one thread, inside a parallel region. */
 void pen__product_execute(struct pen__onednn *self,
                           struct pen__product *product,
                           const void *const *pointers, char *scratch);
 
-/* Each fills in its part of the table. */
+/* Each function fills in its part of the table. */
 void pen__parameter_ops(struct pen_engine_ops *ops);
 void pen__dense_f32_ops(struct pen_engine_ops *ops);
 void pen__muon_ops(struct pen_engine_ops *ops);

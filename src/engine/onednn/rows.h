@@ -50,7 +50,7 @@ struct pen__rows {
                           void *probabilities, void *dscores);
 };
 
-/* For this machine. */
+/* Returns the functions for this machine. */
 const struct pen__rows *pen__rows_choose(enum pen_precision dtype);
 
 /* Optimizer and gradient norm, the same for all dtypes. */

@@ -225,7 +225,7 @@ static bool set_up(struct pen__tls *tls, EVP_PKEY *pair, X509 *certificate)
     tls->SSL_CTX_set_verify(
         tls->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     tls->SSL_CTX_set_cert_verify_callback(tls->context, has_our_kind, NULL);
-    /* These two return what was set before. */
+    /* These two return the previous setting. */
     tls->SSL_CTX_ctrl(tls->context, SSL_CTRL_SET_SESS_CACHE_MODE,
                       SSL_SESS_CACHE_OFF, NULL);
     tls->SSL_CTX_ctrl(tls->context, SSL_CTRL_SET_MAX_CERT_LIST,

@@ -280,7 +280,7 @@ size_t pen__wire_encode(const struct pen__frame *frame, uint8_t *out,
     return PEN__WIRE_HEADER + coder.at;
 }
 
-/* On success *body has the bytes of the body. */
+/* Reads the header. On success *body has the bytes of the body. */
 static pen_status read_header(const uint8_t *header, uint32_t kinds,
                               size_t *body, struct pen_text *why)
 {

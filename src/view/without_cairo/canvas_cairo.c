@@ -1,4 +1,4 @@
-/* In place of PNG and PDF, where cairo is not there. */
+/* Refuses PNG and PDF, in builds without cairo. */
 #include "view/picture.h"
 
 pen_status pen__cairo_check(const char *path, struct pen_text *why)
