@@ -87,8 +87,10 @@ static void make_member(struct member *it)
                                                .is_sharded = true,
                                                .gathered_by = it->course->size};
     assert_int_equal(pen_reduction_create(&sums, &it->reduction), PEN_OK);
-    const struct pen_gather_options options = {it->group, it->network,
-                                               it->reduction, it->course->size};
+    const struct pen_gather_options options = {.group = it->group,
+                                               .network = it->network,
+                                               .reduction = it->reduction,
+                                               .size = it->course->size};
     assert_int_equal(pen_gather_create(&options, &it->gather, NULL), PEN_OK);
     assert_int_equal(pen_network_initialize(it->network, 7), PEN_OK);
     forget_others(it);
