@@ -14,6 +14,7 @@
  * split backward has one for each in the hold. A first forward passes through
  * the shared one and leaves nothing there that is read later.
  */
+#include "network/pruned.h"
 #include "network/subspace.h"
 
 #include "base/bug.h"
@@ -44,7 +45,7 @@ static size_t larger(size_t a, size_t b)
 pen_status pen__network_add(struct pen_network *network,
                             enum pen_parameter_use use,
                             struct pen_network_parameter *added,
-                            struct pen_text *why)
+                            struct pen_parameter **out, struct pen_text *why)
 {
     if (network->num_parameters == network->capacity) {
         size_t capacity = 2 * network->capacity + 16;
@@ -75,11 +76,18 @@ pen_status pen__network_add(struct pen_network *network,
     added->num_dealt = added->num_sources = 1;
     added->num_sharing =
         network->adding_shared > 0 ? network->adding_shared : 1;
+    struct pen_parameter *made = NULL;
+    bool is_pruned = pen__is_pruned(network, use, added);
     pen_status status =
-        engine->ops->parameter_create(engine, &shape, why, &added->parameter);
-    if (status == PEN_OK)
-        network->parameters[network->num_parameters++] = *added;
-    return status;
+        is_pruned ? pen__pruned_create(network, &shape, added, &made, why)
+                  : engine->ops->parameter_create(engine, &shape, why, &made);
+    if (status != PEN_OK)
+        return status;
+    if (!is_pruned)
+        added->parameter = made;
+    network->parameters[network->num_parameters++] = *added;
+    *out = made;
+    return PEN_OK;
 }
 
 /* The ends of a model are cheap to keep and not worth computing again. */
@@ -200,7 +208,7 @@ pen_status pen__network_seal(struct pen_network *network, struct pen_text *why)
     for (int i = 0; i < 2; i++)
         network->shared_gradients[i] = pen__at(
             network->block, gradient_at + (size_t)i * pen__align(gradient));
-    return PEN_OK;
+    return pen__pruned_seal(network, why);
 }
 
 void pen_network_free(struct pen_network *network)
@@ -212,6 +220,7 @@ void pen_network_free(struct pen_network *network)
         for (uint32_t k = 0; k < network->options.num_layers; k++)
             if (network->layers[k] != NULL)
                 network->layers[k]->ops->free(network->layers[k]);
+    pen__pruned_free(network);
     for (size_t i = 0; i < network->num_parameters; i++)
         engine->ops->parameter_free(engine, network->parameters[i].parameter);
     pen__copies_free(network->copies);
@@ -239,7 +248,7 @@ void pen_network_sizes(const struct pen_network *network,
 
 size_t pen_network_scratch_bytes(const struct pen_network *network)
 {
-    return network->block_bytes;
+    return network->block_bytes + pen__pruned_bytes(network);
 }
 
 size_t pen_network_dealt_bytes(const struct pen_network *network)
@@ -292,8 +301,7 @@ size_t pen_network_largest(const struct pen_network *network)
 {
     size_t most = 0;
     for (size_t i = 0; i < network->num_parameters; i++)
-        most = larger(most, network->parameters[i].rows *
-                                network->parameters[i].columns);
+        most = larger(most, pen_network_plain_count(&network->parameters[i]));
     return most;
 }
 
@@ -610,9 +618,11 @@ void pen_network_backward_weight(struct pen_network *network,
         if (network->options.recompute == PEN_RECOMPUTE_SELECTIVE)
             visit(network, k, k > 0 ? k - 1 : PEN_NO_LAYER);
         announce(network, k);
+        pen__pruned_open(network, network->options.first_layer + k);
         network->layers[k]->ops->backward_weight(
             network->layers[k], &pass, input_of(network, k, stash, region),
             pen__at(hold, places->dy));
+        pen__pruned_close(network, network->options.first_layer + k);
         report_progress(network, k);
     }
 }
@@ -642,7 +652,9 @@ void pen_network_backward(struct pen_network *network,
         finish_gradient(&pass, in);
         show_gradient(network, k, in);
         announce(network, k);
+        pen__pruned_open(network, network->options.first_layer + k);
         layer->ops->backward_weight(layer, &pass, x, dy);
+        pen__pruned_close(network, network->options.first_layer + k);
         dy = in;
         report_progress(network, k);
     }

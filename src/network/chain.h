@@ -28,7 +28,9 @@ struct pen_network {
     size_t dealt_bytes;         /* of gradients of experts, by source */
     uint32_t adding_kind;       /* of those that one piece has of a tensor */
     struct pen__copies *copies; /* of parameters; NULL: none */
-    struct pen__subspace *subspace;     /* that blocks write to; NULL: none */
+    struct pen__subspace *subspace; /* that blocks write to; NULL: none */
+    void *pruned_block; /* of dense gradients (pruned.c); NULL: none */
+    size_t pruned_bytes;
     struct pen_group_request *requests; /* of parts of rows; NULL: none */
     struct pen__layer *gathering;       /* embedding tied to a head elsewhere */
     struct pen_parameter *tied_end;     /* first of either side; NULL: none
@@ -60,12 +62,12 @@ struct pen_network {
 
 /*
  * Creates the parameter that `added` describes and takes it into the list. On
- * success added->parameter is set.
+ * success *out is what layers use: added->parameter, unless it is pruned.
  */
 pen_status pen__network_add(struct pen_network *network,
                             enum pen_parameter_use use,
                             struct pen_network_parameter *added,
-                            struct pen_text *why);
+                            struct pen_parameter **out, struct pen_text *why);
 
 /* Lays out stash and hold and allocates what is shared. */
 pen_status pen__network_seal(struct pen_network *network, struct pen_text *why);

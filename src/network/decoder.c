@@ -133,10 +133,7 @@ pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
     *out = NULL;
     if (added.num_slices == 0)
         return PEN_OK;
-    pen_status status = pen__network_add(network, use, &added, why);
-    if (status == PEN_OK)
-        *out = added.parameter;
-    return status;
+    return pen__network_add(network, use, &added, out, why);
 }
 
 pen_status pen__add_part(struct pen_network *network, uint32_t layer,

@@ -30,10 +30,7 @@ pen_status pen__image_parameter(const struct pen__image_place *place,
         .slices = {
             {.tensor = tensor,
              .piece = pen_tensor_piece_whole(from->num_dims, from->shape)}}};
-    pen_status status = pen__network_add(place->network, use, &added, why);
-    if (status == PEN_OK)
-        *out = added.parameter;
-    return status;
+    return pen__network_add(place->network, use, &added, out, why);
 }
 
 pen_status pen__image_linear(const struct pen__image_place *place,

@@ -65,7 +65,8 @@ static pen_status initialize(struct pen_network *network,
 {
     struct pen_engine *engine = network->options.engine;
     enum pen_precision stat = pen_precision_master(engine->dtype);
-    void *plain = calloc(pen_network_count(it), pen_precision_bytes(stat));
+    void *plain =
+        calloc(pen_network_plain_count(it), pen_precision_bytes(stat));
     if (plain == NULL)
         return PEN_NOMEM;
     for (size_t k = 0; k < it->num_slices; k++) {
@@ -84,8 +85,7 @@ static pen_status initialize(struct pen_network *network,
         pen__subspace_clear_slice(network, &it->slices[k], fill.is_double,
                                   plain);
     }
-    engine->ops->parameter_import(engine, it->parameter, PEN_PART_VALUE,
-                                  it->order, plain);
+    pen_network_import(network, it, PEN_PART_VALUE, plain);
     free(plain);
     return PEN_OK;
 }

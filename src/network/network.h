@@ -127,6 +127,8 @@ struct pen_network_options {
     struct pen_expert_share experts;
     size_t subspace;      /* columns of the stream that blocks write to
                              (subspace.c), fewer than it has; 0: all */
+    double sparsity;      /* share of each matrix of the blocks that is pruned
+                             (pruned.c), below 1; 0: none */
     bool is_forward_only; /* no gradients: evaluation, generation */
 };
 
@@ -392,9 +394,13 @@ struct pen_tensor_slice {
     size_t first;                  /* element of the plain array */
 };
 
+struct pen__pruned;
+
 struct pen_network_parameter {
     struct pen_parameter *parameter; /* owned by the network */
-    uint32_t layer;                  /* that it belongs to, of the model */
+    struct pen__pruned *pruned; /* the parameter has the elements that are kept
+                                   of a larger one; NULL: it has all */
+    uint32_t layer;             /* that it belongs to, of the model */
     uint32_t number; /* among all that the first tensor is cut into: a piece, or
                         an expert */
     bool is_copy;    /* another piece has the same, counts it and writes it */
@@ -426,9 +432,26 @@ pen_network_count(const struct pen_network_parameter *parameter)
     return parameter->rows * parameter->columns;
 }
 
+/*
+ * Elements of the plain array that its slices are parts of, and a part of it
+ * from or to that array, which has the order of files. The first import of a
+ * pruned parameter is its value, which chooses the elements that are kept: the
+ * largest ones.
+ */
+size_t pen_network_plain_count(const struct pen_network_parameter *parameter);
+void pen_network_import(struct pen_network *network,
+                        const struct pen_network_parameter *parameter,
+                        enum pen_parameter_part part, const void *plain);
+void pen_network_export(const struct pen_network *network,
+                        const struct pen_network_parameter *parameter,
+                        enum pen_parameter_part part, void *plain);
+
+/* After a step of a parameter: products read the new value. */
+void pen_network_spread(const struct pen_network *network, size_t parameter);
+
 size_t pen_network_num_parameters(const struct pen_network *network);
 
-/* Elements of the largest of them. */
+/* Elements of the largest plain array of them. */
 size_t pen_network_largest(const struct pen_network *network);
 
 /* Borrowed until the network is freed. */

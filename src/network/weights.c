@@ -59,8 +59,7 @@ static pen_status load_parameter(struct pen_network *network,
     }
     if (engine->dtype == PEN_PRECISION_F64)
         widen(plain, pen_network_count(it));
-    engine->ops->parameter_import(engine, it->parameter, PEN_PART_VALUE,
-                                  it->order, plain);
+    pen_network_import(network, it, PEN_PART_VALUE, plain);
     return PEN_OK;
 }
 
@@ -70,7 +69,7 @@ static pen_status load(struct pen_network *network,
 {
     struct pen_engine *engine = pen_network_engine(network);
     size_t bytes = pen_precision_bytes(pen_precision_master(engine->dtype));
-    void *plain = malloc(pen_network_count(it) * bytes);
+    void *plain = malloc(pen_network_plain_count(it) * bytes);
     if (plain == NULL)
         return PEN_NOMEM;
     pen_status status = load_parameter(network, it, weights, plain, why);

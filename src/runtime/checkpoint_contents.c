@@ -76,7 +76,7 @@ static void add_stage(struct pen__contents *contents, uint32_t stage)
             pen_network_parameter(network, i);
         if (!writes(trainer, stage, i))
             continue;
-        size_t bytes = pen_network_count(it) * sizeof(float);
+        size_t bytes = pen_network_plain_count(it) * sizeof(float);
         if (bytes > contents->plain_bytes)
             contents->plain_bytes = bytes;
         for (size_t k = 0; k < it->num_slices; k++)
@@ -273,15 +273,13 @@ static const float *read_place(struct pen__contents *contents,
                                const struct pen__place *place, float *plain)
 {
     struct pen_trainer *trainer = contents->trainer;
-    struct pen_engine *engine = trainer->engine;
     if (place->member != 0)
         return fetch_place(contents, part, place, plain);
     struct pen_network *network = pen_trainer_network(trainer, place->stage);
     PEN_BUG_UNLESS(part < sizeof engine_parts / sizeof *engine_parts);
     const struct pen_network_parameter *it =
         pen_network_parameter(network, place->parameter);
-    engine->ops->parameter_export(engine, it->parameter, engine_parts[part],
-                                  it->order, plain);
+    pen_network_export(network, it, engine_parts[part], plain);
     return plain + place->slice.first;
 }
 

@@ -210,4 +210,5 @@ void pen_optimizer_step(const struct pen_optimizer *optimizer,
                               .gradient_scale = scale};
         engine->ops->sgd_step(engine, it->parameter, &sgd);
     }
+    pen_network_spread(network, parameter);
 }

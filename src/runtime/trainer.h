@@ -105,6 +105,8 @@ struct pen_trainer_options {
     struct pen_block_code stage_code; /* between stages; 0 bits: none */
     uint32_t subspace; /* columns of the stream that blocks of a decoder write
                           to and stages send; 0: all */
+    double sparsity;   /* share of each matrix of the blocks of a decoder that
+                          is pruned; 0: none */
     const struct pen_cost *sleeps; /* by part: they only wait; borrowed */
     const struct pen_inner_messages *inner; /* by part: what tensor-parallel
                                                ranks that wait send; borrowed */

@@ -48,7 +48,7 @@ static size_t tensor_bytes(const struct pen_trainer *trainer)
         for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
             const struct pen_network_parameter *it =
                 pen_network_parameter(network, i);
-            size_t count = pen_network_count(it);
+            size_t count = pen_network_plain_count(it);
             most = count > most ? count : most;
         }
         for (size_t i = 0; i < pen_network_num_anchors(network); i++) {
@@ -65,7 +65,6 @@ static pen_status fill_parameter(struct pen_network *network,
                                  const struct pen__trainer_source *source,
                                  float *plain, struct pen_text *why)
 {
-    struct pen_engine *engine = pen_network_engine(network);
     for (int p = 0; p < count; p++) {
         for (size_t k = 0; k < it->num_slices; k++) {
             const struct pen_tensor_slice *slice = &it->slices[k];
@@ -77,8 +76,7 @@ static pen_status fill_parameter(struct pen_network *network,
             if (status != PEN_OK)
                 return status;
         }
-        engine->ops->parameter_import(engine, it->parameter, parts[p].in_engine,
-                                      it->order, plain);
+        pen_network_import(network, it, parts[p].in_engine, plain);
     }
     return PEN_OK;
 }

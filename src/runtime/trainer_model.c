@@ -60,6 +60,42 @@ static pen_status check_subspace(const struct pen_trainer_options *options,
     return PEN_INVALID;
 }
 
+/* The packed numbers are the host's, and a step of a rank that keeps all of
+ * them brings them back to the weights (network/pruned.h). */
+static pen_status check_sparsity(const struct pen_trainer_options *options,
+                                 struct pen_text *why)
+{
+    const struct pen_schedule *schedule = options->schedule;
+    const char *reason = NULL;
+    if (options->sparsity <= 0)
+        return PEN_OK;
+    if (options->model->decoder->num_experts > 0)
+        reason = "needs a model without experts. Drop it";
+    else if (options->sleeps != NULL)
+        reason = "needs an engine that computes. Use --engine onednn";
+    else if (options->tensor_size > 1 || options->logical_tensor > 1)
+        reason = "cannot be combined with tensor parallelism. Drop it, or "
+                 "--tensor-model-parallel-size and --logical-tensor";
+    else if (options->sharding != PEN_SHARDING_NONE)
+        reason = "keeps little state that could be sharded, and cannot be "
+                 "combined with it. Drop it, or --sharding and "
+                 "--use-distributed-optimizer";
+    else if (options->world != NULL)
+        reason = "needs replicas that sum gradients at every step. Drop it, or "
+                 "--sync";
+    else if (options->optimizer.kind == PEN_STEP_RULE_MUON)
+        reason = "keeps single elements of matrices, and Muon steps whole "
+                 "ones. Use --optimizer adam or sgd";
+    else if (schedule != NULL &&
+             (schedule->rules.period != 0 || schedule->rules.is_optimistic))
+        reason = "needs a synchronous --schedule whose steps wait for the norm "
+                 "of gradients. Use --schedule 1f1b";
+    if (reason == NULL)
+        return PEN_OK;
+    pen_why(why, "--sparsity %g %s", options->sparsity, reason);
+    return PEN_INVALID;
+}
+
 /* Gathered rows are handed on with every logical replica. */
 static pen_status make_decoder(struct pen_trainer *trainer,
                                const struct pen_layer_range *layers,
@@ -93,6 +129,7 @@ static pen_status make_decoder(struct pen_trainer *trainer,
                     .part = pen_layout_part(&trainer->layout),
                     .group = trainer->context},
         .subspace = subspace_of(options),
+        .sparsity = options->sparsity,
         .is_forward_only = options->is_forward_only};
     return pen_network_create(&range, out, why);
 }
@@ -132,6 +169,10 @@ static pen_status check_images(const struct pen_trainer_options *options,
     if (options->subspace > 0) {
         pen_why(why, "--compress-stages subspace:%u is for text models only",
                 options->subspace);
+        return PEN_INVALID;
+    }
+    if (options->sparsity > 0) {
+        pen_why(why, "--sparsity is for text models only");
         return PEN_INVALID;
     }
     if (options->logical_tensor > 1) {
@@ -178,8 +219,10 @@ static bool is_for_images(const struct pen_trainer_options *options)
 pen_status pen__trainer_check_model(const struct pen_trainer_options *options,
                                     struct pen_text *why)
 {
-    return is_for_images(options) ? check_images(options, why)
-                                  : check_subspace(options, why);
+    if (is_for_images(options))
+        return check_images(options, why);
+    pen_status status = check_subspace(options, why);
+    return status == PEN_OK ? check_sparsity(options, why) : status;
 }
 
 uint32_t pen__trainer_num_layers(const struct pen_trainer_options *options)

@@ -100,6 +100,11 @@ static pen_status check_one(const struct pen_trainer_options *options,
                      "or --move");
         return PEN_INVALID;
     }
+    if (options->sparsity > 0) {
+        pen_why(why, "the layout cannot change while --sparsity keeps some "
+                     "elements of each matrix alone. Drop it, or --move");
+        return PEN_INVALID;
+    }
     if (options->subspace > 0) {
         pen_why(why, "the layout cannot change while --compress-stages "
                      "subspace:K keeps columns of the token table on all "

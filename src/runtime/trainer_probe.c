@@ -148,15 +148,15 @@ void pen__trainer_free_probing(struct pen_trainer *trainer)
 /* ---- weights ---- */
 
 static void add_parameter(struct pen_trainer *trainer,
+                          const struct pen_network *network,
                           const struct pen_network_parameter *it,
                           enum pen_probe_pass pass)
 {
     struct pen__probing *probing = trainer->probing;
-    struct pen_engine *engine = trainer->engine;
-    engine->ops->parameter_export(
-        engine, it->parameter,
-        pass == PEN_PROBE_GRADIENTS ? PEN_PART_GRADIENT : PEN_PART_VALUE,
-        it->order, probing->plain);
+    pen_network_export(network, it,
+                       pass == PEN_PROBE_GRADIENTS ? PEN_PART_GRADIENT
+                                                   : PEN_PART_VALUE,
+                       probing->plain);
     for (size_t i = 0; i < it->num_slices; i++) {
         const struct pen_tensor_slice *slice = &it->slices[i];
         struct pen_any_tensor about;
@@ -196,8 +196,8 @@ void pen__trainer_probe_parameters(struct pen_trainer *trainer,
             pen_executor_stage(trainer->executor, s);
         for (size_t i = 0; i < pen_network_num_parameters(stage->network); i++)
             if (adds(trainer, s, stage, i, pass))
-                add_parameter(trainer, pen_network_parameter(stage->network, i),
-                              pass);
+                add_parameter(trainer, stage->network,
+                              pen_network_parameter(stage->network, i), pass);
     }
 }
 

@@ -96,6 +96,7 @@ static const struct {
                      {"moe-expert-capacity-factor", 0, NULL},
                      {"moe-router-bias-update-rate", 0, NULL},
                      {"sequence-parallel", 0, NULL},
+                     {"sparsity", 0, NULL},
                      {"late", 0, "discard"}};
 
 static bool is_off(const char *name, const json_t *value)

@@ -835,6 +835,7 @@ struct pen_trainer_options pen__train_layout_options(
         .has_sparse_sums = args->has_sparse_sums,
         .stage_code = args->stage_code,
         .subspace = args->subspace,
+        .sparsity = args->sparsity,
         .sleeps = !args->is_sleeping      ? NULL
                   : layout->inner != NULL ? layout->sleeps.items
                                           : layout->costs.items,

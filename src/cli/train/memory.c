@@ -367,6 +367,35 @@ static double common_parameters(const struct pen_model *model,
     return count;
 }
 
+/*
+ * Gradients and moments of pruned elements, less what the others have in
+ * addition: an index, a packed value, and a dense gradient of one block.
+ */
+static double pruned_bytes(const struct pen__train_memory_question *question,
+                           const struct pen_layer_range *layers)
+{
+    const struct pen__train_args *args = question->args;
+    const struct pen_model *model = question->model->decoder;
+    double all = 0, largest = 0, kept = 1 - args->sparsity;
+    double state = 4.0 + 4.0 * pen_optimizer_moments(&args->numbers);
+    if (model == NULL || args->sparsity <= 0)
+        return 0;
+    for (uint32_t i = 0; i < layers->count; i++) {
+        double one = 0;
+        for (uint32_t k = 0; k < model->num_tensors; k++) {
+            struct pen_any_tensor tensor;
+            struct pen_tensor_info info;
+            pen_model_tensor(model, k, &info);
+            pen_any_model_tensor(question->model, k, &tensor);
+            if (tensor.is_block_matrix && info.layer == layers->first + i)
+                one += (double)tensor.num_elements;
+        }
+        all += one;
+        largest = larger(largest, one);
+    }
+    return all * (state - kept * (state + 8.0)) - 4.0 * largest;
+}
+
 /* Parameters of some layers of a text model that a rank of a tensor group has:
  * its share of all but the common ones. */
 static double trained_here(const struct pen__train_memory_question *question,
@@ -502,7 +531,7 @@ static double whole_bytes(const struct pen__train_memory_question *question)
         .count = model->num_layers,
         .recompute = (enum pen_recompute)question->args->recompute};
     return state_bytes(question, &all, bytes_per_parameter(question, 1)) +
-           muon_bytes(question, &all, 1) +
+           muon_bytes(question, &all, 1) - pruned_bytes(question, &all) +
            activation_bytes(question, &all,
                             &(struct pen_stage_needs){.stashes = 1});
 }
@@ -539,7 +568,8 @@ uint64_t pen__train_predict(const struct pen__train_memory_question *question)
                                  saved_bytes(question, num_members) +
                                  4.0 * (pen_shape_users(shape, s) - 1)) +
                  muon_bytes(question, layers, num_members) -
-                 dropped_bytes(question, layers, num_members) +
+                 dropped_bytes(question, layers, num_members) -
+                 pruned_bytes(question, layers) +
                  dealt_bytes(question, layers, &needs) +
                  anchor_bytes(question, layers) +
                  activation_bytes(question, layers, &needs);

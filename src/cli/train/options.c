@@ -243,6 +243,10 @@ static const struct pen__field fields[] = {
          "a BLOCK of 64 when not given; or subspace:K to train weights that "
          "write to K columns of the residual stream alone, and send these; "
          "none when not given"),
+    REAL("sparsity", sparsity, 0, BELOW_ONE,
+         "prune this share of each matrix of the blocks, the smallest weights, "
+         "when the run starts, and keep gradients, moments and sums for the "
+         "others alone; 0 when not given"),
     COUNT("logical-replicas", logical_replicas, 1, 1u << 16,
           "split the batch into N fixed parts for summation, so that "
           "results do not depend on the number of ranks; the "

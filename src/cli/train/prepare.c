@@ -669,6 +669,7 @@ static const char *without_commits(const struct pen__training *training)
            : training->args.tensor_size > 1  ? "--tensor-model-parallel-size"
            : training->args.context_size > 1 ? "--context-parallel-size"
            : training->args.expert_size > 1  ? "--expert-model-parallel-size"
+           : training->args.sparsity > 0     ? "--sparsity"
                                              : NULL;
 }
 
