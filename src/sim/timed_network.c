@@ -98,7 +98,9 @@ static pen_status add_elements(struct pen_network *network, uint64_t count,
         .num_slices = 1,
         .slices = {
             {.tensor = 0, .piece = {.num_rows = 1, .num_columns = count}}}};
-    return pen__network_add(network, PEN_PARAMETER_VECTORS, &parameter, why);
+    struct pen_parameter *same; /* nothing is pruned here */
+    return pen__network_add(network, PEN_PARAMETER_VECTORS, &parameter, &same,
+                            why);
 }
 
 static pen_status add_experts(struct pen_network *network,
