@@ -343,6 +343,19 @@ uint32_t pen_compute_tensor_sums(const struct pen_compute *compute,
     return sum;
 }
 
+uint32_t pen_compute_tensor_rounds(const struct pen_compute *compute,
+                                   const struct pen_layer_range *stage,
+                                   enum pen_layer_pass pass)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
+        sum += pen_tensor_rank_rounds(compute,
+                                      pen_model_layer_kind(compute->model, i),
+                                      mode_of(compute, stage, i), pass)
+                   .count;
+    return sum;
+}
+
 uint32_t pen_compute_expert_rounds(const struct pen_compute *compute,
                                    const struct pen_layer_range *stage,
                                    uint32_t layer, enum pen_layer_pass pass)

@@ -110,6 +110,11 @@ pen_compute_context_messages(const struct pen_compute *compute,
                              const struct pen_layer_range *stage,
                              enum pen_layer_pass pass);
 
+/* Rounds of parts of rows, where these are cut. */
+uint32_t pen_compute_tensor_rounds(const struct pen_compute *compute,
+                                   const struct pen_layer_range *stage,
+                                   enum pen_layer_pass pass);
+
 /* Rounds of messages between ranks with different experts, of one layer. */
 uint32_t pen_compute_expert_rounds(const struct pen_compute *compute,
                                    const struct pen_layer_range *stage,

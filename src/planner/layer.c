@@ -37,12 +37,13 @@ static double round_time(const struct pen__layer *layer, double bytes)
 {
     const struct pen_cluster *cluster = layer->setting->cluster;
     double slowest = 0, sent = bytes * (layer->tp - 1) / layer->tp;
+    double copied = 2 * bytes / layer->tp, added = 3 * sent; /* in turns */
     for (uint64_t apart = 1; apart < (uint64_t)layer->tp; apart *= 2)
         slowest = fmax(
             slowest,
             pen_message_latency(cluster, layer->device, apart) +
                 sent / pen_message_bandwidth(cluster, layer->device, apart));
-    return slowest + pen_bytes_time(layer->device, 2 * sent);
+    return slowest + pen_bytes_time(layer->device, (copied + added) / 2);
 }
 
 /* Gradients of weights gather rows once more. */

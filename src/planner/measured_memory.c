@@ -349,9 +349,10 @@ static bool drops_gradients(const struct holder *holder)
 {
     const struct pen_plan *plan = holder->plan;
     uint64_t members = holder->measured->compute.num_members;
+    uint64_t parts = plan->degrees[PEN_DEGREE_CP]; /* of the same samples */
     return plan->sharding >= PEN_SHARDING_ZERO2 && members > 1 &&
-           plan->logical_replicas == members &&
-           pen_plan_global_batch(plan) == plan->micro_batch * members;
+           plan->logical_replicas * parts == members &&
+           pen_plan_global_batch(plan) * parts == plan->micro_batch * members;
 }
 
 /*

@@ -616,9 +616,21 @@ static void sleep_backward(struct pen_executor *executor,
 {
     struct pen_inner *inner = executor->options.inner;
     const struct pen_cost *cost = sleep_of(executor, stage);
+    const struct pen_inner_messages *sent =
+        inner == NULL ? NULL : pen_inner_part(inner, stage->part);
     sleep_between(
         executor, stage, cost->input_sec + (is_whole ? cost->weight_sec : 0),
-        inner == NULL ? 0 : pen_inner_part(inner, stage->part)->num_input,
+        sent == NULL ? 0 : sent->num_input + (is_whole ? sent->num_weight : 0),
+        false);
+}
+
+static void sleep_weight(struct pen_executor *executor,
+                         const struct pen_stage *stage)
+{
+    struct pen_inner *inner = executor->options.inner;
+    sleep_between(
+        executor, stage, sleep_of(executor, stage)->weight_sec,
+        inner == NULL ? 0 : pen_inner_part(inner, stage->part)->num_weight,
         false);
 }
 
@@ -675,7 +687,7 @@ static pen_status backward_weight(struct pen_executor *executor, uint32_t index,
     note_ready(executor, pen_clock_ns());
     use(executor, stage, op, stay->version);
     if (stage->network == NULL)
-        sleep_slice(executor, stage, sleep_of(executor, stage)->weight_sec);
+        sleep_weight(executor, stage);
     else
         pen_network_backward_weight(stage->network, &microbatch,
                                     room_at(&stage->stashes, stay->stash),

@@ -156,6 +156,14 @@ void pen_inner_exchange(struct pen_inner *inner, size_t bytes)
     }
 }
 
+static void exchange_parts(struct pen_inner *inner, size_t bytes)
+{
+    for (uint32_t with = 0; with < inner->group->size; with++)
+        if (with != inner->group->self)
+            post(inner, with, bytes, bytes);
+    await(inner);
+}
+
 /* ---- context ---- */
 
 /* Queries of a rank see both chunks of the ranks behind it, one of others. */
@@ -229,6 +237,9 @@ void pen_inner_round(struct pen_inner *inner, uint32_t part, bool is_forward,
     switch (sent->kind) {
     case PEN_INNER_SUMS:
         pen_inner_exchange(inner, sent->bytes);
+        break;
+    case PEN_INNER_PARTS:
+        exchange_parts(inner, sent->bytes);
         break;
     case PEN_INNER_CHUNKS:
         exchange_chunks(inner, sent->bytes,

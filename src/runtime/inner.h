@@ -12,11 +12,18 @@
  *
  *   sums       tensor-parallel ranks, at distances 1, 2, 4, ... (network.h,
  *              pen_tensor_share)
+ *   parts      of the rows of tensor-parallel ranks, to all others
+ *              (network/stream.h)
  *   chunks     of keys and values, to all others (network/context.h)
  *   rows       for experts, to all others, as routers that choose all experts
  *              equally often would send them (network/experts.h)
  */
-enum pen_inner_kind { PEN_INNER_SUMS, PEN_INNER_CHUNKS, PEN_INNER_ROWS };
+enum pen_inner_kind {
+    PEN_INNER_SUMS,
+    PEN_INNER_PARTS,
+    PEN_INNER_CHUNKS,
+    PEN_INNER_ROWS
+};
 
 /* For the blocks with experts of one stage and micro-batch. */
 struct pen_inner_travel {
@@ -34,8 +41,9 @@ struct pen_inner_messages {
     uint32_t num_forward; /* rounds in a forward pass */
     uint32_t num_again;   /* in a forward pass that fills the stash only */
     uint32_t num_input;   /* in a backward input */
+    uint32_t num_weight;  /* in a backward weight */
     uint32_t num_gathers; /* of num_input: the first ones. Of chunks alone */
-    size_t bytes;         /* of a sum or of one chunk */
+    size_t bytes;         /* of a sum, a part or one chunk */
     size_t loss_bytes;    /* at the end of a forward pass; 0 without the head */
     struct pen_inner_travel travel; /* of rows */
 };

@@ -30,8 +30,6 @@ static bool cuts_sequences_in_chunks(const struct pen_training_facts *facts,
         needs = "sequences without token slices";
     else if (facts->has_uneven_shares)
         needs = "replicas with equal shares of the batch";
-    else if (facts->sharding > PEN_SHARDING_ZERO1)
-        needs = "whole gradients, none or zero1";
     else if (model != NULL &&
              (model->num_experts > 0 || model->kv_lora_rank > 0))
         needs = "a model without experts and latent attention";
@@ -93,8 +91,8 @@ static bool shares_layers_in_a_tree(const struct pen_training_facts *facts,
         pen_why(why, "tp %u is not a power of two", tp);
     else if (facts->is_asynchronous)
         pen_why(why, "tp %u needs a synchronous schedule", tp);
-    else if (facts->sharding > PEN_SHARDING_ZERO1 || facts->num_slices > 1)
-        pen_why(why, "tp %u goes with none and zero1, and without slices", tp);
+    else if (facts->num_slices > 1)
+        pen_why(why, "tp %u goes without token slices", tp);
     else if (facts->model != NULL && has_idle_piece(facts->model->vocab, tp))
         pen_why(why, "tp %u leaves a rank without any of the %u words", tp,
                 facts->model->vocab);
@@ -503,7 +501,7 @@ static const struct {
     const char *remedy;
 } restrictions[] = {
     {cuts_sequences_in_chunks, "use another --context-parallel-size, with "
-                               "--schedule 1f1b and zero1"},
+                               "--schedule 1f1b"},
     {deals_out_experts,
      "use another --expert-model-parallel-size and --schedule 1f1b"},
     {shares_layers_in_a_tree, "use --tp 2, 4 or 8 with --schedule 1f1b"},

@@ -59,8 +59,7 @@ even=("${train[@]}" --model "$work/even.json" --plan "$work/rows.json" --check)
 run 0 "${rows[@]}" --tp 2 --pp 2 --dp 2 -o "$work/rows.json"
 run 0 "${even[@]}"
 out_has "checked: the training would start on 8 ranks with 1f1b, 5 steps of 16 samples"
-run 1 "${even[@]}" --engine sleep:1ms
-err_has "--engine sleep:1ms does not send the gathered rows of --sequence-parallel"
+run 0 "${even[@]}" --engine sleep:1ms
 run 1 "${rows[@]}" --tp 1
 err_has "--sequence-parallel with tp 1: penstock needs several ranks"
 

@@ -155,7 +155,6 @@ static void add_layouts(const struct pen_setting *setting,
                         (dp * degrees->cp == 1 && sharding > 0) ||
                         (degrees->cuts_rows &&
                          size * setting->sequence % degrees->tp != 0) ||
-                        (degrees->cp > 1 && sharding > PEN_SHARDING_ZERO1) ||
                         (sharding == PEN_SHARDING_ZERO2 &&
                          setting->global_batch != (uint64_t)dp * size);
                     if (!is_alike && setting->global_batch % (dp * size) == 0)

@@ -89,7 +89,7 @@ static void expect_broken(const struct pen_training_facts *facts,
 }
 
 #define CHUNK_REMEDY                                                           \
-    "; use another --context-parallel-size, with --schedule 1f1b and zero1"
+    "; use another --context-parallel-size, with --schedule 1f1b"
 
 #define EXPERT_REMEDY                                                          \
     "; use another --expert-model-parallel-size and --schedule 1f1b"
@@ -156,9 +156,13 @@ static void any_training_is_restricted(void **state)
                   "cp 2 needs a sequence length that twice this number divides",
                   CHUNK_REMEDY);
     facts.sequence -= 2;
-    facts.sharding = PEN_SHARDING_ZERO2;
-    expect_broken(&facts, "cp 2 needs whole gradients, none or zero1",
-                  CHUNK_REMEDY);
+    facts.sharding = PEN_SHARDING_ZERO3;
+    expect_kept(&facts);
+    facts.degrees[PEN_DEGREE_CP] = 1;
+    facts.degrees[PEN_DEGREE_TP] = 2;
+    expect_kept(&facts);
+    facts.degrees[PEN_DEGREE_CP] = 2;
+    facts.degrees[PEN_DEGREE_TP] = 1;
     facts.sharding = PEN_SHARDING_NONE;
     facts.num_slices = 2;
     expect_broken(&facts, "cp 2 needs sequences without token slices",

@@ -613,13 +613,6 @@ static pen_status check_sleep(const struct pen__train_layout *layout,
                               const struct pen__train_args *args,
                               struct pen_text *why)
 {
-    if (args->is_sleeping && args->is_sequence_parallel) {
-        pen_why(why,
-                "--engine %s does not send the gathered rows of "
-                "--sequence-parallel. Drop it, or use an engine that computes",
-                args->engine_name);
-        return PEN_INVALID;
-    }
     if (!args->is_sleeping || layout->has_costs)
         return PEN_OK;
     pen_why(why,

@@ -94,6 +94,28 @@ static struct pen_inner_messages sums_of(const struct pen_compute *compute,
         .loss_bytes = has_head ? (size_t)loss.bytes : 0};
 }
 
+/* Rows that tensor-parallel ranks gather and results that they scatter. */
+static struct pen_inner_messages parts_of(const struct pen_compute *compute,
+                                          const struct pen_layer_range *stage)
+{
+    uint32_t forward =
+        pen_compute_tensor_rounds(compute, stage, PEN_PASS_FORWARD);
+    bool has_head = stage->first + stage->count == compute->model->num_layers;
+    struct pen_tensor_messages part = pen_tensor_rank_rounds(
+        compute, PEN_LAYER_EMBEDDING, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
+    struct pen_tensor_messages loss = pen_tensor_rank_messages(
+        compute, PEN_LAYER_HEAD, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
+    return (struct pen_inner_messages){
+        .kind = PEN_INNER_PARTS,
+        .num_forward = forward,
+        .num_again = has_head ? forward : forward - 1, /* without an output */
+        .num_input = pen_compute_tensor_rounds(compute, stage, PEN_PASS_INPUT),
+        .num_weight =
+            pen_compute_tensor_rounds(compute, stage, PEN_PASS_WEIGHT),
+        .bytes = (size_t)part.bytes,
+        .loss_bytes = has_head ? (size_t)loss.bytes : 0};
+}
+
 /* Keys and values that ranks of a context group exchange. */
 static struct pen_inner_messages chunks_of(const struct pen_compute *compute,
                                            const struct pen_layer_range *stage)
@@ -119,6 +141,8 @@ messages_of(const struct pen_compute *compute,
         return chunks_of(compute, stage);
     if (compute->expert_ranks > 1)
         return travels_of(compute, stage);
+    if (compute->cuts_rows)
+        return parts_of(compute, stage);
     return sums_of(compute, stage);
 }
 
