@@ -453,6 +453,8 @@ uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute)
         layer_cost(compute, layer, &work, &cost);
         most = cost.output_bytes > most ? cost.output_bytes : most;
     }
+    if (compute->cuts_rows && compute->tensor_ranks > 1)
+        most /= compute->tensor_ranks;
     return most;
 }
 
