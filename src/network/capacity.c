@@ -106,9 +106,9 @@ void pen__experts_drop_slots(struct pen__experts *self,
 {
     if (self->capacity > 0 && !pass->is_forward_only)
         self->dropped =
-            pen__experts_drop(self, pen__at(pass->stash, self->order),
-                              pen__at(pass->stash, self->tokens),
-                              pen__at(pass->stash, self->gates));
+            pen__experts_drop(self, pen__experts_seen(self, pass, self->order),
+                              pen__experts_seen(self, pass, self->tokens),
+                              pen__experts_seen(self, pass, self->gates));
 }
 
 /* Other gates are positive: a softmax or a sigmoid that underflows to 0 has no
@@ -116,13 +116,23 @@ void pen__experts_drop_slots(struct pen__experts *self,
 void pen__experts_close_dropped(const struct pen__experts *self,
                                 const struct pen__experts_pass *pass)
 {
-    size_t stat = self->shape.stat;
-    char *gates = pen__at(pass->stash, self->gates);
-    char *gradients = pen__at(pass->scratch, self->gate_gradient);
-    const int32_t *order = pen__at(pass->stash, self->order);
-    size_t slots = self->capacity > 0 ? self->shape.rows * self->chosen : 0;
-    const struct queue all = {order, slots, gates, stat};
+    size_t stat = self->shape.stat, slots = self->shape.rows * self->chosen;
+    struct pen_engine *engine = pass->engine;
+    char *computed = pen__at(pass->scratch, self->gate_gradient);
+    char *gradients =
+        self->view == NULL ? computed : self->view + self->routing_bytes;
+    const int32_t *order = pen__experts_seen(self, pass, self->order);
+    const struct queue all = {order, slots,
+                              pen__experts_seen(self, pass, self->gates), stat};
+    if (self->capacity == 0)
+        return;
+    if (self->view != NULL) {
+        engine->ops->copy(engine, computed, gradients, slots * stat);
+        pen_engine_await(engine);
+    }
     for (size_t i = 0; i < slots; i++)
         if (fpclassify(gate_at(&all, i)) == FP_ZERO)
             memset(gradients + (size_t)order[i] * stat, 0, stat);
+    if (self->view != NULL)
+        engine->ops->copy(engine, gradients, computed, slots * stat);
 }

@@ -82,16 +82,43 @@ static struct pen_dispatch dispatch_of(const struct pen__experts *self,
                                  .at = pen__at(pass->stash, self->at)};
 }
 
+/* ---- what the host sees ---- */
+
+/* Waits for the routing that the engine has. */
+static void show_routing(const struct pen__experts *self,
+                         const struct pen__experts_pass *pass)
+{
+    struct pen_engine *engine = pass->engine;
+    if (self->view == NULL)
+        return;
+    engine->ops->copy(engine, pen__at(pass->stash, self->gates), self->view,
+                      self->routing_bytes);
+    pen_engine_await(engine);
+}
+
+/*
+ * Gives the engine the routing as the host changed it. The view is not written
+ * before the next show_routing().
+ */
+static void keep_routing(const struct pen__experts *self,
+                         const struct pen__experts_pass *pass)
+{
+    struct pen_engine *engine = pass->engine;
+    if (self->view != NULL)
+        engine->ops->copy(engine, self->view, pen__at(pass->stash, self->gates),
+                          self->routing_bytes);
+}
+
 /* ---- sorting ---- */
 
 /* Slots by expert, those of one expert in the order of rows. */
 static void sort_slots(const struct pen__experts *self,
                        const struct pen__experts_pass *pass)
 {
-    const int32_t *choice = pen__at(pass->stash, self->choice);
-    int32_t *order = pen__at(pass->stash, self->order);
-    int32_t *at = pen__at(pass->stash, self->at);
-    int32_t *tokens = pen__at(pass->stash, self->tokens);
+    const int32_t *choice = pen__experts_seen(self, pass, self->choice);
+    int32_t *order = pen__experts_seen(self, pass, self->order);
+    int32_t *at = pen__experts_seen(self, pass, self->at);
+    int32_t *tokens = pen__experts_seen(self, pass, self->tokens);
     size_t slots = self->shape.rows * self->chosen;
     memset(tokens, 0, self->num_experts * sizeof *tokens);
     for (size_t slot = 0; slot < slots; slot++)
@@ -127,7 +154,8 @@ static struct turn turns_of(const struct pen__experts *self,
                             const struct pen__experts_pass *pass)
 {
     return (struct turn){.experts = self,
-                         .tokens = pen__at(pass->stash, self->arrivals)};
+                         .tokens =
+                             pen__experts_seen(self, pass, self->arrivals)};
 }
 
 static bool next_turn(struct turn *turn)
@@ -378,7 +406,7 @@ static void compute_inner(const struct pen__experts *self,
 static void count_routing(struct pen__experts *self,
                           const struct pen__experts_pass *pass)
 {
-    const int32_t *tokens = pen__at(pass->stash, self->tokens);
+    const int32_t *tokens = pen__experts_seen(self, pass, self->tokens);
     double mean =
         (double)(self->shape.rows * self->chosen) / (double)self->num_experts;
     int32_t most = 0;
@@ -432,8 +460,10 @@ void pen__experts_forward(struct pen__experts *self,
     engine->ops->route_forward(
         engine, &self->router, b, pen__at(pass->stash, self->logits),
         pen__at(pass->stash, self->gates), pen__at(pass->stash, self->choice));
+    show_routing(self, pass);
     sort_slots(self, pass);
     pen__experts_drop_slots(self, pass);
+    keep_routing(self, pass);
     if (self->num_sources > 1)
         send_input(self, pass, b);
     if (y != NULL && !pass->is_forward_only)
@@ -574,6 +604,7 @@ void pen__experts_backward_input(struct pen__experts *self,
                                  const void *b, const void *dy, void *db)
 {
     struct pen__experts_pass at = pieces_of(pass);
+    show_routing(self, pass);
     void *copies = self->again.wide ? input_rows(self, pass, b) : NULL;
     for (at.piece = 0; at.piece < self->num_pieces && self->again.wide;
          at.piece++)
@@ -685,6 +716,7 @@ void pen__experts_backward_weight(struct pen__experts *self,
 {
     struct pen_engine *engine = pass->engine;
     struct pen__experts_pass at = pieces_of(pass);
+    show_routing(self, pass);
     void *dresults = self->num_sources == 1
                          ? copy_rows(self, pass, dy)
                          : pen__at(pass->hold, self->arrived_gradient);

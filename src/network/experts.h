@@ -77,6 +77,14 @@ struct pen__experts {
     size_t copies, activated, inner_gradient, gate_gradient;
     size_t returning, sorted_gates, returning_gates;
 
+    /*
+     * The routing in staging: what the stash has from the gates to the tokens,
+     * then the gradients of gates. NULL where the host sees the stash itself.
+     */
+    char *view; /* owned */
+    size_t view_bytes;
+    size_t routing_bytes;
+
     size_t capacity;    /* slots that an expert takes of a micro-batch */
     bool counts_tokens; /* as the gradient of the router's offset */
     size_t dropped;     /* slots, in the last forward */
@@ -125,6 +133,16 @@ struct pen__experts_pass {
     bool adds;      /* to results of the pieces that are there already */
     uint32_t piece; /* that a function of these files is about */
 };
+
+/* Where the host finds a part of the routing: gates, choice, order, at, tokens.
+ */
+static inline void *pen__experts_seen(const struct pen__experts *experts,
+                                      const struct pen__experts_pass *pass,
+                                      size_t offset)
+{
+    return experts->view == NULL ? pen__at(pass->stash, offset)
+                                 : experts->view + (offset - experts->gates);
+}
 
 /*
  * Rows are those of all members. What the pieces here add to y and db goes

@@ -154,6 +154,8 @@ static void lay_out(struct pen__experts *self,
     self->at = pen__take(stash, slots * sizeof(int32_t));
     self->tokens = pen__take(stash, self->num_experts * sizeof(int32_t));
     self->arrivals = self->tokens;
+    self->routing_bytes = *stash - self->gates;
+    self->view_bytes = self->routing_bytes + slots * shape->stat;
     for (uint32_t i = 0; i < self->num_pieces; i++) {
         struct pen__expert_piece *piece = &self->pieces[i];
         piece->wide = pen__take(self->again.wide ? hold : stash,
@@ -172,17 +174,36 @@ static void lay_out(struct pen__experts *self,
         lay_out_sources(self);
 }
 
+/* The option that needs the memory of experts to be the host's, or NULL. */
+static const char *beyond_devices(const struct pen_network_options *options)
+{
+    if (options->experts.total > 1)
+        return "--expert-model-parallel-size";
+    if (options->tensor.total > 1)
+        return "--logical-tensor";
+    return options->router.counts_tokens ? "--moe-router-bias-update-rate"
+                                         : NULL;
+}
+
 static pen_status check(const struct pen_network *network, struct pen_text *why)
 {
     const struct pen_network_options *options = &network->options;
     const struct pen_engine *engine = options->engine;
     size_t most = INT32_MAX / options->model->experts_per_token;
     uint32_t share = options->experts.total;
-    if (engine->ops->route_forward == NULL || !engine->ops->is_host) {
+    if (engine->ops->route_forward == NULL) {
         pen_why(why,
                 "the engine %s does not compute experts; use --engine onednn "
                 "or --engine reference",
                 engine->ops->name);
+        return PEN_INVALID;
+    }
+    const char *lacking = engine->ops->is_host ? NULL : beyond_devices(options);
+    if (lacking != NULL) {
+        pen_why(why,
+                "the engine %s has memory of its own, which %s does not reach; "
+                "use --engine onednn, or drop the option",
+                engine->ops->name, lacking);
         return PEN_INVALID;
     }
     if (options->batch * options->sequence > most) {
@@ -293,6 +314,14 @@ pen_status pen__experts_create(struct pen_network *network, uint32_t layer,
         return status;
     }
     lay_out(self, &options->tensor);
+    if (!self->engine->ops->is_host) {
+        self->view =
+            pen_engine_take(self->engine, PEN_PLACE_STAGING, self->view_bytes);
+        if (self->view == NULL) {
+            pen__experts_free(self);
+            return PEN_NOMEM;
+        }
+    }
     *out = self;
     return PEN_OK;
 }
@@ -308,6 +337,10 @@ void pen__experts_free(struct pen__experts *self)
         pen_engine_give(self->engine, PEN_PLACE_ENGINE, it->at,
                         self->num_sources * it->bytes);
     }
+    if (self->view != NULL)
+        pen_engine_await(self->engine);
+    pen_engine_give(self->engine, PEN_PLACE_STAGING, self->view,
+                    self->view_bytes);
     free(self->gradients);
     free(self->requests);
     free(self->in_order);

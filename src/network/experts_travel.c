@@ -34,7 +34,7 @@ size_t pen__experts_arrived(const struct pen__experts *self,
                             const struct pen__experts_pass *pass,
                             uint32_t source)
 {
-    const int32_t *counts = pen__at(pass->stash, self->arrivals);
+    const int32_t *counts = pen__experts_seen(self, pass, self->arrivals);
     size_t sum = 0;
     for (uint32_t e = 0; e < self->num_owned; e++)
         sum += (size_t)counts[source * self->num_owned + e];

@@ -28,6 +28,11 @@ static float draw(struct pen__attempt *attempt)
     return pen_bf16_to_float(pen_bf16_from_float((float)(2 * unit - 1)));
 }
 
+double pen__attempt_draw(struct pen__attempt *attempt)
+{
+    return (double)draw(attempt);
+}
+
 static void put(enum pen_precision dtype, void *at, size_t i, float number)
 {
     if (dtype == PEN_PRECISION_F64)

@@ -66,6 +66,10 @@ struct pen__attempt {
         struct pen_attention attention;
         struct pen_embedding embedding;
         struct pen_cross_entropy entropy;
+        struct pen_router router;
+        struct pen_dispatch dispatch;
+        struct pen_clamped_gate clamped;
+        struct pen_sinks sinks;
     } of;
 };
 
@@ -75,6 +79,9 @@ void *pen__attempt_output(struct pen__attempt *attempt, size_t count);
 
 /* Zeros of the master type. */
 void *pen__attempt_stats(struct pen__attempt *attempt, size_t count);
+
+/* From -1 to 1; bf16 has it. */
+double pen__attempt_draw(struct pen__attempt *attempt);
 
 /* Makes numbers below `limit`. */
 int32_t *pen__attempt_ids(struct pen__attempt *attempt, size_t count,
@@ -92,6 +99,18 @@ void pen__attempt_keep(struct pen__attempt *attempt, const void *at,
 void pen__attempt_keep_part(struct pen__attempt *attempt,
                             struct pen_parameter *parameter,
                             enum pen_parameter_part part);
+
+/* ---- examine_experts.c: rows x in, and out where there are experts ---- */
+void pen__set_up_router(struct pen__attempt *attempt);
+void pen__call_router(struct pen__attempt *attempt);
+void pen__set_up_slots(struct pen__attempt *attempt);
+void pen__call_slots(struct pen__attempt *attempt);
+void pen__set_up_clamped(struct pen__attempt *attempt);
+void pen__call_clamped(struct pen__attempt *attempt);
+void pen__set_up_sinks(struct pen__attempt *attempt);
+void pen__call_sinks(struct pen__attempt *attempt);
+void pen__set_up_muon(struct pen__attempt *attempt);
+void pen__call_muon(struct pen__attempt *attempt);
 
 /* Cases of a model, at most PEN_EXAMINE_MOST; returns how many. */
 size_t pen__examine_cases(const struct pen_examine_options *options,

@@ -381,12 +381,14 @@ struct list {
 static void add(struct list *list, struct pen__case it)
 {
     it.options = list->options;
-    it.rows = list->options->batch * list->options->sequence;
+    if (it.rows == 0)
+        it.rows = list->options->batch * list->options->sequence;
     list->out[list->count++] = it;
 }
 
-static void add_product(struct list *list, const char *const names[3],
-                        size_t in, size_t out, bool has_bias)
+/* rows: 0 for one of each token. */
+static void add_product_of(struct list *list, const char *const names[3],
+                           size_t rows, size_t in, size_t out, bool has_bias)
 {
     static const struct {
         void (*set_up)(struct pen__attempt *attempt);
@@ -398,9 +400,16 @@ static void add_product(struct list *list, const char *const names[3],
         add(list, (struct pen__case){.name = names[i],
                                      .set_up = passes[i].set_up,
                                      .call = passes[i].call,
+                                     .rows = rows,
                                      .in = in,
                                      .out = out,
                                      .has_bias = has_bias});
+}
+
+static void add_product(struct list *list, const char *const names[3],
+                        size_t in, size_t out, bool has_bias)
+{
+    add_product_of(list, names, 0, in, out, has_bias);
 }
 
 #define NAMES(what)                                                            \
@@ -420,12 +429,75 @@ static void add_rows(struct list *list, const char *name,
                                  .out = out});
 }
 
+static void add_mlp(struct list *list)
+{
+    const struct pen_model *model = list->options->model;
+    bool is_gated = model->activation == PEN_ACTIVATION_SILU;
+    size_t hidden = model->hidden, wide = model->intermediate;
+    add_product(list, NAMES("first of MLP"), hidden, is_gated ? 2 * wide : wide,
+                model->has_mlp_bias);
+    if (is_gated)
+        add_rows(list, "swiglu", set_up_swiglu, call_swiglu, wide, 0);
+    else
+        add_rows(list, "gelu", set_up_gelu, call_gelu, wide, 0);
+    add_product(list, NAMES("second of MLP"), wide, hidden,
+                model->has_mlp_bias);
+}
+
+/* An expert gets the rows of a mean one. */
+static void add_experts(struct list *list)
+{
+    const struct pen_model *model = list->options->model;
+    size_t hidden = model->hidden, wide = model->expert_intermediate;
+    size_t tokens = list->options->batch * list->options->sequence;
+    size_t rows = (tokens * model->experts_per_token + model->num_experts - 1) /
+                  model->num_experts;
+    add_rows(list, "router", pen__set_up_router, pen__call_router, hidden,
+             model->num_experts);
+    add_rows(list, "rows of experts", pen__set_up_slots, pen__call_slots,
+             hidden, 0);
+    add_product_of(list, NAMES("first of an expert"), rows, hidden, 2 * wide,
+                   model->has_expert_bias);
+    if (model->gate_limit > 0)
+        add_rows(list, "clamped gates", pen__set_up_clamped, pen__call_clamped,
+                 wide, 0);
+    else
+        add_rows(list, "gates of experts", set_up_swiglu, call_swiglu, wide, 0);
+    add_product_of(list, NAMES("second of an expert"), rows, wide, hidden,
+                   false);
+}
+
+/* At most, of a side: the plain loops take its third power. */
+enum { MUON_SIDE = 256 };
+
+static void add_muon(struct list *list)
+{
+    size_t side = list->options->model->hidden;
+    side = side < MUON_SIDE ? side : MUON_SIDE;
+    add(list, (struct pen__case){.name = "muon",
+                                 .set_up = pen__set_up_muon,
+                                 .call = pen__call_muon,
+                                 .rows = side,
+                                 .in = side});
+}
+
+static void add_mlps(struct list *list)
+{
+    const struct pen_model *model = list->options->model;
+    uint32_t num_sparse = 0;
+    for (uint32_t block = 0; block < model->num_blocks; block++)
+        num_sparse += pen_model_block_is_sparse(model, block);
+    if (num_sparse < model->num_blocks)
+        add_mlp(list);
+    if (num_sparse > 0)
+        add_experts(list);
+}
+
 size_t pen__examine_cases(const struct pen_examine_options *options,
                           struct pen__case *out)
 {
     const struct pen_model *model = options->model;
     struct list list = {.options = options, .out = out};
-    bool is_gated = model->activation == PEN_ACTIVATION_SILU;
     bool has_positions = model->rope.kind == PEN_ROPE_NONE;
     size_t hidden = model->hidden, wide = model->intermediate;
     size_t q = (size_t)model->num_heads * model->head_dim;
@@ -442,22 +514,18 @@ size_t pen__examine_cases(const struct pen_examine_options *options,
     if (!has_positions)
         add_rows(&list, "rotary", set_up_rotary, call_rotary, q, 0);
     add_rows(&list, "attention", set_up_attention, call_attention, qkv, 0);
+    if (model->has_attention_sinks)
+        add_rows(&list, "sinks", pen__set_up_sinks, pen__call_sinks, q, 0);
     add_product(&list, NAMES("attention output"), q, hidden,
                 model->has_attention_out_bias);
     add_rows(&list, "add", set_up_add, call_add, hidden, 0);
-    add_product(&list, NAMES("first of MLP"), hidden,
-                is_gated ? 2 * wide : wide, model->has_mlp_bias);
-    if (is_gated)
-        add_rows(&list, "swiglu", set_up_swiglu, call_swiglu, wide, 0);
-    else
-        add_rows(&list, "gelu", set_up_gelu, call_gelu, wide, 0);
-    add_product(&list, NAMES("second of MLP"), wide, hidden,
-                model->has_mlp_bias);
+    add_mlps(&list);
     add_product(&list, NAMES("head"), hidden, model->vocab, false);
     add_rows(&list, "cross entropy", set_up_entropy, call_entropy, model->vocab,
              0);
     add_rows(&list, "sum of squares", set_up_squares, call_squares, hidden,
              wide);
     add_rows(&list, "adamw", set_up_adamw, call_adamw, hidden, wide);
+    add_muon(&list);
     return list.count;
 }

@@ -123,7 +123,7 @@ pen_status pen_optimizer_prepare(const struct pen_optimizer *optimizer,
 
 /* ---- offsets of routers ---- */
 
-/* Experts are computed where memory is the host's, so nothing is staged. */
+/* A balancing bias moves where memory is the host's, so nothing is staged. */
 static float *part_of(struct pen_engine *engine,
                       const struct pen_network_parameter *it,
                       enum pen_parameter_part part)

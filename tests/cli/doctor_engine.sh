@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # doctor --engine examines every operation of a model on an engine, and finds a
 # product that is wrong, one that is not repeated, and a number that is lost. PEN_SEED
-# chooses one of two models for each engine of devices; PEN_LONG=1 has both.
+# chooses one of three models for each engine of devices; PEN_LONG=1 has all.
 . "$(dirname "$0")/support.bash"
 build=$(dirname "$PENSTOCK")
 if [ ! -x "$build/penstock-train" ]; then
@@ -15,6 +15,12 @@ echo '{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size":
     "n_head": 2, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true}' >"$work/gpt2.json"
 echo '{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], '"$sizes"', "max_position_embeddings": 64, "hidden_size": 64,
     "intermediate_size": 72, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "rope_theta": 10000.0}' >"$work/qwen3.json"
+echo '{"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], '"$sizes"', "max_position_embeddings": 32, "hidden_size": 64,
+    "intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2,
+    "rope_theta": 10000.0}' >"$work/mixtral.json"
+echo '{"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "vocab_size": 97, "max_position_embeddings": 32,
+    "hidden_size": 64, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2}' >"$work/gpt_oss.json"
 
 engines=(onednn)
 if "$PENSTOCK" doctor --engine opencl --model "$work/gpt2.json" >"$work/out" 2>"$work/err"; then
@@ -35,8 +41,8 @@ if [ -e "$LD_LIBRARY_PATH/libcuda.so.1" ] && ! grep -q 'has no kernels' "$work/e
     engines+=(cuda)
 fi
 for engine in "${engines[@]}"; do
-    for options in "--model $work/gpt2.json" "--model $work/qwen3.json --bf16 --micro-batch-size 2"; do
-        [ "$engine" = onednn ] || drawn 2 || continue
+    for options in "--model $work/gpt2.json" "--model $work/qwen3.json --bf16 --micro-batch-size 2" "--model $work/mixtral.json"; do
+        [ "$engine" = onednn ] || drawn 3 || continue
         run 0 doctor --engine "$engine" $options --output "$work/report.json" --json
         err_empty
         same "good" "$(json 'd["good"], all(o["good"] and o["same_bits"] and o["sec"] > 0 for o in d["operations"])')" "(True, True)"
@@ -48,6 +54,11 @@ for engine in "${engines[@]}"; do
 done
 run 0 doctor --engine reference --model "$work/qwen3.json"
 for name in embedding norm "queries, keys, values, input" rotary attention swiglu "head, weight" "cross entropy" adamw; do
+    out_has "$name"
+done
+
+run 0 doctor --engine reference --model "$work/gpt_oss.json"
+for name in router "rows of experts" "first of an expert, weight" "clamped gates" "second of an expert, input" sinks muon; do
     out_has "$name"
 done
 

@@ -159,6 +159,7 @@ static float smaller_or_nan(float x, float y)
     COMPARISONS(X, type)                                                       \
     X(setp_eq_##type, "setp.eq." #type, pred, type, type, u16, x == y)         \
     X(setp_ne_##type, "setp.ne." #type, pred, type, type, u16, x != y)         \
+    X(selp_##type, "selp." #type, type, type, type, pred, z ? x : y)           \
     X(shr_##type, "shr." #type, type, type, u32, u16,                          \
       shifted_right_##type(x, y))                                              \
     X(mov_##type, "mov." #type, type, type, u16, u16, x)
@@ -174,6 +175,8 @@ static float smaller_or_nan(float x, float y)
     X(or_##suffix, "or." #suffix, type, type, type, u16, x | y)                \
     X(xor_##suffix, "xor." #suffix, type, type, type, u16, x ^ y)              \
     X(selp_##suffix, "selp." #suffix, type, type, type, pred, z ? x : y)       \
+    X(setp_eq_##suffix, "setp.eq." #suffix, pred, type, type, u16, x == y)     \
+    X(setp_ne_##suffix, "setp.ne." #suffix, pred, type, type, u16, x != y)     \
     X(mov_##suffix, "mov." #suffix, type, type, u16, u16, x)
 
 #define FLOATS(X, type, fused, root)                                           \
@@ -206,6 +209,7 @@ static float smaller_or_nan(float x, float y)
     INTEGERS(X, s64, u64)                                                      \
     INTEGERS(X, u64, u64)                                                      \
     X(mov_u16, "mov.u16", u16, u16, u16, u16, x)                               \
+    X(neg_s64, "neg.s64", s64, u64, u16, u16, (int64_t)(0 - x))                \
     BITS(X, b16, u16)                                                          \
     BITS(X, b32, u32)                                                          \
     BITS(X, b64, u64)                                                          \
@@ -236,6 +240,7 @@ static float smaller_or_nan(float x, float y)
     X(s32_of_f32, "cvt.rzi.s32.f32", s32, f32, u16, u16, integer_s32(x))       \
     X(f32_of_s32, "cvt.rn.f32.s32", f32, s32, u16, u16, (float)x)              \
     X(f32_of_s64, "cvt.rn.f32.s64", f32, s64, u16, u16, (float)x)              \
+    X(f32_of_f64, "cvt.rn.f32.f64", f32, f64, u16, u16, (float)x)              \
     X(f64_of_f32_, "cvt.f64.f32", f64, f32, u16, u16, x)                       \
     X(global, "cvta.to.global.u64", u64, u64, u16, u16, x)
 

@@ -14,13 +14,15 @@ enum { LARGEST = 3, SEED = 46 };
 
 static const char *fault;
 
-/* The planted faults are in these two. */
+/* The planted faults are in these two. A step of Muon has 15 products. */
 static bool is_chosen(const char *name)
 {
     if (fault != NULL)
         return strcmp(name, strcmp(fault, "barrier") == 0 ? "linear" : "add") ==
                0;
-    return strcmp(name, "attention of wide heads") != 0 || is_long_run();
+    return (strcmp(name, "attention of wide heads") != 0 &&
+            strcmp(name, "muon") != 0) ||
+           is_long_run();
 }
 
 static void try_all(enum pen_precision truth_dtype, enum pen_precision dtype,
@@ -31,9 +33,9 @@ static void try_all(enum pen_precision truth_dtype, enum pen_precision dtype,
         fail_msg("there is no device");
     struct pen_engine *truth = reference_engine(truth_dtype);
     const struct comparison comparison = {SEED, LARGEST, tolerance};
-    for (size_t op = 0; op < num_trial_ops; op++)
-        if (is_chosen(trial_ops[op].name))
-            expect_near(&trial_ops[op], truth, engine, &comparison);
+    for (size_t op = 0; text_trial_op(op) != NULL; op++)
+        if (is_chosen(text_trial_op(op)->name))
+            expect_near(text_trial_op(op), truth, engine, &comparison);
     pen_engine_free(truth);
     pen_engine_free(engine);
 }

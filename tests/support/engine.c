@@ -121,6 +121,32 @@ void *trial_slopes(struct trial *trial, size_t count)
     return array;
 }
 
+void *trial_stat_slopes(struct trial *trial, size_t count)
+{
+    enum pen_precision dtype = pen_precision_master(trial->engine->dtype);
+    void *array = block(trial, count * pen_precision_bytes(dtype));
+    for (size_t i = 0; i < count; i++)
+        put(dtype, array, i, random_number(trial));
+    return array;
+}
+
+int32_t *trial_ids(struct trial *trial, size_t rows, size_t classes)
+{
+    int32_t *ids = block(trial, rows * sizeof *ids);
+    for (size_t row = 0; row < rows; row++)
+        ids[row] = (int32_t)pen_random_below(&trial->random, (uint32_t)classes);
+    return ids;
+}
+
+void trial_prepare(struct trial *trial, const struct pen_linear *linear)
+{
+    struct pen_text why = PEN_TEXT_EMPTY;
+    if (trial->engine->ops->linear_prepare(trial->engine, linear, &why) !=
+        PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    pen_text_release(&why);
+}
+
 static void *room(struct trial *trial, enum pen_precision dtype, size_t count)
 {
     void *array = block(trial, count * pen_precision_bytes(dtype));

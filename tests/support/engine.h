@@ -52,6 +52,13 @@ struct trial_op {
 
 extern const struct trial_op trial_ops[];
 extern const size_t num_trial_ops;
+/* Of mixtures of experts and of Muon, which not every engine has. */
+extern const struct trial_op expert_trial_ops[];
+extern const size_t num_expert_trial_ops;
+
+/* Those of text models, number by number: all of the two lists; NULL behind. */
+const struct trial_op *text_trial_op(size_t index);
+
 extern const struct trial_op image_trial_ops[];
 extern const size_t num_image_trial_ops;
 
@@ -70,6 +77,14 @@ struct pen_parameter *trial_parameter(struct trial *trial,
 
 /* Not an input: slopes that weigh an output; stats such as rotary tables. */
 void *trial_slopes(struct trial *trial, size_t count);
+
+void *trial_stat_slopes(struct trial *trial, size_t count);
+
+/* Numbers below `classes`. */
+int32_t *trial_ids(struct trial *trial, size_t rows, size_t classes);
+
+/* Fails the test with the engine's reason. */
+void trial_prepare(struct trial *trial, const struct pen_linear *linear);
 
 /* Room for an output: filled with a number that must not survive. */
 void *trial_room(struct trial *trial, size_t count);

@@ -7,14 +7,6 @@
 #define OPS (trial->engine->ops)
 #define ENGINE (trial->engine)
 
-static void prepare_linear(struct trial *trial, const struct pen_linear *linear)
-{
-    struct pen_text why = PEN_TEXT_EMPTY;
-    if (OPS->linear_prepare(ENGINE, linear, &why) != PEN_OK)
-        fail_msg("%s", pen_text_string(&why));
-    pen_text_release(&why);
-}
-
 /* The gradient is added twice: once would hide an engine that overwrites. */
 static void run_linear(struct trial *trial)
 {
@@ -35,7 +27,7 @@ static void run_linear(struct trial *trial)
     void *dy = trial_slopes(trial, rows * outputs);
     void *y = trial_room(trial, rows * outputs);
     void *dx = trial_room(trial, rows * inputs);
-    prepare_linear(trial, &linear);
+    trial_prepare(trial, &linear);
     OPS->linear_forward(ENGINE, &linear, x, add, y);
     trial_output(trial, "y", rows * outputs, y, dy);
     OPS->linear_backward_input(ENGINE, &linear, dy, dx);
@@ -50,14 +42,6 @@ static void run_linear(struct trial *trial)
     double *squares = trial_double(trial);
     OPS->gradient_sum_squares(ENGINE, linear.weight, squares);
     trial_number(trial, "|2 dw|^2", squares);
-}
-
-static int32_t *random_ids(struct trial *trial, size_t rows, size_t classes)
-{
-    int32_t *ids = trial_stat_room(trial, rows * 2);
-    for (size_t row = 0; row < rows; row++)
-        ids[row] = (int32_t)pen_random_below(&trial->random, (uint32_t)classes);
-    return ids;
 }
 
 static void run_embedding(struct trial *trial)
@@ -77,7 +61,7 @@ static void run_embedding(struct trial *trial)
                                               sequence, width, &positions_id);
     /* Some words are before or behind those of the table. */
     embedding.first = (int32_t)pen_random_below(&trial->random, 3);
-    int32_t *ids = random_ids(trial, rows, words + 4);
+    int32_t *ids = trial_ids(trial, rows, words + 4);
     void *dy = trial_slopes(trial, rows * width);
     void *y = trial_room(trial, rows * width);
     OPS->embedding_forward(ENGINE, &embedding, ids, y);
@@ -103,9 +87,9 @@ static void run_add_rows(struct trial *trial)
         trial_parameter(trial, PEN_PARAMETER_DENSE, words, width, &unused);
     gathered.tokens =
         trial_parameter(trial, PEN_PARAMETER_VECTORS, rows + 1, width, &unused);
-    int32_t *ids = random_ids(trial, rows, rows);
+    int32_t *ids = trial_ids(trial, rows, rows);
     int32_t first = (int32_t)pen_random_below(&trial->random, 3);
-    int32_t *to = random_ids(trial, rows, words + 4);
+    int32_t *to = trial_ids(trial, rows, words + 4);
     OPS->embedding_backward(ENGINE, &tied, to,
                             trial_slopes(trial, rows * width));
     OPS->embedding_backward(ENGINE, &gathered, ids,
@@ -294,7 +278,7 @@ static void run_cross_entropy(struct trial *trial)
     size_t count = entropy.rows * entropy.classes;
     int x_id;
     void *logits = trial_input(trial, count, &x_id);
-    int32_t *targets = random_ids(trial, entropy.rows, entropy.classes);
+    int32_t *targets = trial_ids(trial, entropy.rows, entropy.classes);
     if (entropy.rows > 2)
         targets[1] = entropy.ignore;
     double *alone = trial_double(trial);
@@ -328,7 +312,7 @@ static void run_cut_entropy(struct trial *trial)
         logits[i] = trial_input(trial, rows * pieces[i].classes, &ids[i]);
         stats[i] = trial_stat_room(trial, rows * 3);
     }
-    int32_t *targets = random_ids(trial, rows, classes);
+    int32_t *targets = trial_ids(trial, rows, classes);
     if (rows > 2)
         targets[1] = pieces[0].ignore;
     double *loss = trial_double(trial);
@@ -368,7 +352,7 @@ static void run_optimizer(struct trial *trial, bool is_adamw)
     struct pen_linear linear = {.rows = rows};
     linear.weight =
         trial_parameter(trial, PEN_PARAMETER_DENSE, outputs, inputs, &unused);
-    prepare_linear(trial, &linear);
+    trial_prepare(trial, &linear);
     void *x = trial_input(trial, rows * inputs, &unused);
     void *y = trial_room(trial, rows * outputs);
     struct pen_adamw adamw = {1e-2, 0.9, 0.95, 1e-8, 0.1, 0, 0.5};
@@ -419,3 +403,11 @@ const struct trial_op trial_ops[] = {
     {"sgd", run_sgd},
 };
 const size_t num_trial_ops = sizeof trial_ops / sizeof trial_ops[0];
+
+const struct trial_op *text_trial_op(size_t index)
+{
+    if (index < num_trial_ops)
+        return &trial_ops[index];
+    index -= num_trial_ops;
+    return index < num_expert_trial_ops ? &expert_trial_ops[index] : NULL;
+}

@@ -18,6 +18,7 @@
 #include "engine/device/kernels/attention.cl"
 #include "engine/device/kernels/embedding.cl"
 #include "engine/device/kernels/loss.cl"
+#include "engine/device/kernels/experts.cl"
 #include "engine/device/kernels/update.cl"
 /* clang-format on */
 

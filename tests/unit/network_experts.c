@@ -8,6 +8,7 @@
 
 #include "network/experts.h"
 #include "network_step.h"
+#include "support/plain_driver.h"
 #include "support/span.h"
 
 #include <math.h>
@@ -326,6 +327,21 @@ static void losses_of_routers_have_their_derivatives(void **state)
 
 /* ---- engines, and routings ---- */
 
+/* A part of a parameter of any engine, in float; free() it. */
+static float *part_of(const struct pen_network *network, size_t index,
+                      enum pen_parameter_part part, size_t *count)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    struct pen_parameter *it = pen_network_parameter(network, index)->parameter;
+    struct pen_parameter_shape shape;
+    engine->ops->parameter_shape(it, &shape);
+    *count = shape.rows * shape.columns;
+    float *plain = malloc(*count * sizeof *plain);
+    assert_non_null(plain);
+    engine->ops->parameter_export(engine, it, part, PEN_ORDER_ROWS, plain);
+    return plain;
+}
+
 /*
  * Logits that are all equal choose the first experts: all tokens go the same
  * way, and the last experts have none.
@@ -341,32 +357,30 @@ static void set_weights(struct pen_network *network, bool is_tied)
         pen_model_tensor(pen_network_model(network), it->slices[0].tensor,
                          &info);
         bool is_router = info.form->part == PEN_PART_ROUTER;
-        float *values =
-            span_of_part(engine, it->parameter, PEN_PART_VALUE, &count);
+        float *values = part_of(network, i, PEN_PART_VALUE, &count);
         for (size_t k = 0; k < count && info.form->num_dims == 2; k++)
             values[k] *= is_router && is_tied ? 0 : 10;
+        engine->ops->parameter_import(engine, it->parameter, PEN_PART_VALUE,
+                                      PEN_ORDER_ROWS, values);
         engine->ops->parameter_value_changed(engine, it->parameter);
+        free(values);
     }
 }
 
 static void expect_gradients(const struct pen_network *left,
                              const struct pen_network *right, double limit)
 {
-    struct pen_engine *engine = pen_network_engine(left);
     double apart = 0, whole = 0;
     for (size_t i = 0; i < pen_network_num_parameters(left); i++) {
         size_t count = 0;
-        const float *a =
-            span_of_part(engine, pen_network_parameter(left, i)->parameter,
-                         PEN_PART_GRADIENT, &count);
-        const float *b =
-            span_of_part(pen_network_engine(right),
-                         pen_network_parameter(right, i)->parameter,
-                         PEN_PART_GRADIENT, &count);
+        float *a = part_of(left, i, PEN_PART_GRADIENT, &count);
+        float *b = part_of(right, i, PEN_PART_GRADIENT, &count);
         for (size_t k = 0; k < count; k++) {
             apart += pow((double)a[k] - (double)b[k], 2);
             whole += pow((double)a[k], 2);
         }
+        free(a);
+        free(b);
     }
     if (!(sqrt(apart) <= limit * sqrt(whole)))
         fail_msg("gradients are %g apart", sqrt(apart / whole));
@@ -390,20 +404,42 @@ static void expect_agreement(struct pen_engine *truth,
     pen_network_free(other);
 }
 
+/* The second one has memory of its own, and is late. */
 static void engines_agree_whatever_the_routing(void **state)
 {
     (void)state;
     static const struct way one = {.batch = 1, .sequence = 1};
     struct pen_engine *truth = reference_engine(PEN_PRECISION_F32);
-    struct pen_engine *engine = onednn_engine(PEN_PRECISION_F32, 1);
-    for (int config = 0; config < CONFIGS && engine != NULL; config++) {
-        struct pen_model *model = model_of(config);
-        for (int tied = 0; tied < 2; tied++) {
-            expect_agreement(truth, engine, model, &usual, tied != 0, 1e-5);
-            expect_agreement(truth, engine, model, &one, tied != 0, 1e-5);
+    struct pen_engine *engines[] = {onednn_engine(PEN_PRECISION_F32, 1),
+                                    plain_engine(PEN_PRECISION_F32)};
+    for (size_t i = 0; i < 2; i++) {
+        struct pen_engine *engine = engines[i];
+        for (int config = 0; config < CONFIGS && engine != NULL; config++) {
+            struct pen_model *model = model_of(config);
+            for (int tied = 0; tied < 2; tied++) {
+                expect_agreement(truth, engine, model, &usual, tied != 0, 1e-5);
+                expect_agreement(truth, engine, model, &one, tied != 0, 1e-5);
+            }
+            pen_model_free(model);
         }
-        pen_model_free(model);
+        pen_engine_free(engine);
     }
+    pen_engine_free(truth);
+}
+
+/* Tokens are dropped by the host, wherever their gates are. */
+static void engines_drop_the_same_tokens(void **state)
+{
+    (void)state;
+    static const struct way tight = {.batch = BATCH,
+                                     .sequence = SEQUENCE,
+                                     .recompute = PEN_RECOMPUTE_FULL,
+                                     .router = {.capacity = 0.7, .aux = 0.1}};
+    struct pen_engine *truth = reference_engine(PEN_PRECISION_F32);
+    struct pen_engine *engine = plain_engine(PEN_PRECISION_F32);
+    struct pen_model *model = model_of(0);
+    expect_agreement(truth, engine, model, &tight, false, 1e-5);
+    pen_model_free(model);
     pen_engine_free(engine);
     pen_engine_free(truth);
 }
@@ -688,6 +724,7 @@ int main(void)
         cmocka_unit_test(tokens_of_experts_are_counted),
         cmocka_unit_test(losses_of_routers_have_their_derivatives),
         cmocka_unit_test(engines_agree_whatever_the_routing),
+        cmocka_unit_test(engines_drop_the_same_tokens),
         cmocka_unit_test(any_number_of_tokens_is_a_product_in_bf16),
         cmocka_unit_test(routings_of_a_step_are_counted_once),
         cmocka_unit_test(recomputing_and_splitting_change_no_bit),

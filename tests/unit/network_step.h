@@ -21,7 +21,7 @@ static inline void *room(size_t bytes)
 
 /*
  * Forward and backward of all micro-batches; the backward whole, or split and
- * late. Returns the loss.
+ * late. Returns the loss. The memory of passes is the host's.
  */
 static inline double network_step(struct pen_network *network,
                                   struct pen_microbatch *batches, int count,
@@ -38,6 +38,7 @@ static inline double network_step(struct pen_network *network,
         stashes[m] = room(sizes.stash);
         holds[m] = room(sizes.hold);
         pen_network_forward(network, &batches[m], stashes[m], NULL, NULL);
+        pen_engine_await(pen_network_engine(network));
         loss += pen_network_loss(network);
     }
     for (int m = 0; m < count; m++)
@@ -50,6 +51,7 @@ static inline double network_step(struct pen_network *network,
         if (is_split)
             pen_network_backward_weight(network, &batches[m], stashes[m],
                                         holds[m]);
+        pen_engine_await(pen_network_engine(network));
         free(stashes[m]);
         free(holds[m]);
     }

@@ -56,26 +56,11 @@ static pen_status attention_prepare(struct pen_engine *engine,
                                     const struct pen_attention *attention,
                                     struct pen_text *why)
 {
-    struct pen__device *self = pen__device_of(engine);
     size_t count = 2 * num_scores(attention) + num_averages(attention) +
                    2 * num_sums(attention);
-    size_t bytes = count * sizeof(float);
-    if (bytes <= self->scratch_bytes)
-        return PEN_OK;
-    pen_engine_await(engine);
-    pen__device_drop(engine, PEN_PLACE_ENGINE, self->scratch,
-                     self->scratch_bytes);
-    self->scratch_bytes = 0;
-    self->scratch = pen__device_hold(engine, PEN_PLACE_ENGINE, bytes);
-    if (self->scratch == NULL) {
-        pen_why(why,
-                "the device has no memory for the %zu bytes that attention "
-                "needs; use a smaller --micro-batch-size",
-                bytes);
-        return PEN_NOMEM;
-    }
-    self->scratch_bytes = bytes;
-    return PEN_OK;
+    return pen__device_need_scratch(
+        engine, count * sizeof(float),
+        "attention needs; use a smaller --micro-batch-size", why);
 }
 
 /* A block of queries: the sizes that its kernels have. */
@@ -397,9 +382,50 @@ static void attention_backward(struct pen_engine *engine,
     round_sums(engine, attention, parts.dv, dv);
 }
 
+static struct pen__sinks_sizes sinks_sizes(const struct pen_sinks *sinks)
+{
+    return (struct pen__sinks_sizes){.rows =
+                                         (long)(sinks->batch * sinks->sequence),
+                                     .sequence = (long)sinks->sequence,
+                                     .heads = (long)sinks->heads,
+                                     .head_size = (long)sinks->head_size};
+}
+
+static void sinks_forward(struct pen_engine *engine,
+                          const struct pen_sinks *sinks, void *out, void *lse)
+{
+    const struct pen__sinks_sizes sizes = sinks_sizes(sinks);
+    pen__launch(engine, PEN__KERNEL_sinks_forward, sizes.rows * sizes.heads,
+                PEN__AT(pen__value_of(sinks->logits), out, lse), &sizes);
+}
+
+static void sinks_backward_input(struct pen_engine *engine,
+                                 const struct pen_sinks *sinks, const void *out,
+                                 const void *lse, const void *dout,
+                                 void *slopes)
+{
+    const struct pen__sinks_sizes sizes = sinks_sizes(sinks);
+    pen__launch(engine, PEN__KERNEL_sinks_slopes, sizes.heads,
+                PEN__AT(pen__value_of(sinks->logits), out, lse, dout, slopes),
+                &sizes);
+}
+
+static void sinks_backward_weight(struct pen_engine *engine,
+                                  const struct pen_sinks *sinks,
+                                  const void *slopes)
+{
+    const struct pen__sinks_sizes sizes = sinks_sizes(sinks);
+    pen__launch(engine, PEN__KERNEL_sinks_weight,
+                pen__groups(sinks->heads, PEN__LANES),
+                PEN__AT(slopes, pen__gradient_of(sinks->logits)), &sizes);
+}
+
 void pen__device_set_attention(struct pen_engine_ops *ops)
 {
     ops->attention_prepare = attention_prepare;
     ops->attention_forward = attention_forward;
     ops->attention_backward = attention_backward;
+    ops->sinks_forward = sinks_forward;
+    ops->sinks_backward_input = sinks_backward_input;
+    ops->sinks_backward_weight = sinks_backward_weight;
 }

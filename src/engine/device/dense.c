@@ -11,9 +11,8 @@ static pen_status linear_prepare(struct pen_engine *engine,
     return PEN_OK;
 }
 
-/* One matrix, and no bias, sum or scale. */
-static struct pen__product_sizes plain_product(size_t rows, size_t columns,
-                                               size_t depth)
+struct pen__product_sizes pen__plain_product(size_t rows, size_t columns,
+                                             size_t depth)
 {
     return (struct pen__product_sizes){.rows = (long)rows,
                                        .columns = (long)columns,
@@ -22,10 +21,11 @@ static struct pen__product_sizes plain_product(size_t rows, size_t columns,
                                        .heads = 1,
                                        .a_share = 1,
                                        .b_share = 1,
-                                       .scale = 1};
+                                       .scale = 1,
+                                       .add_scale = 1};
 }
 
-static long tiles_of(const struct pen__product_sizes *sizes)
+long pen__tiles_of(const struct pen__product_sizes *sizes)
 {
     return pen__groups((size_t)sizes->rows, PEN__TILE) *
            pen__groups((size_t)sizes->columns, PEN__TILE);
@@ -38,18 +38,15 @@ static void linear_forward(struct pen_engine *engine,
     size_t inputs = linear->weight->shape.columns;
     size_t outputs = linear->weight->shape.rows;
     struct pen__product_sizes sizes =
-        plain_product(linear->rows, outputs, inputs);
+        pen__plain_product(linear->rows, outputs, inputs);
     sizes.a_row = sizes.b_row = (long)inputs;
     sizes.a_depth = sizes.b_depth = 1;
     sizes.b_is_master = 1;
     sizes.has_bias = linear->bias != NULL;
     sizes.has_add = add != NULL;
-    pen__launch(engine, PEN__KERNEL_product, tiles_of(&sizes),
-                PEN__AT(x, linear->weight->parts[PEN_PART_VALUE],
-                        linear->bias == NULL
-                            ? NULL
-                            : linear->bias->parts[PEN_PART_VALUE],
-                        add, y),
+    pen__launch(engine, PEN__KERNEL_product, pen__tiles_of(&sizes),
+                PEN__AT(x, pen__value_of(linear->weight),
+                        pen__value_of(linear->bias), add, y),
                 &sizes);
 }
 
@@ -60,16 +57,15 @@ static void linear_backward_input(struct pen_engine *engine,
     size_t inputs = linear->weight->shape.columns;
     size_t outputs = linear->weight->shape.rows;
     struct pen__product_sizes sizes =
-        plain_product(linear->rows, inputs, outputs);
+        pen__plain_product(linear->rows, inputs, outputs);
     sizes.a_row = (long)outputs;
     sizes.a_depth = 1;
     sizes.b_row = 1;
     sizes.b_depth = (long)inputs;
     sizes.b_is_master = 1;
-    pen__launch(
-        engine, PEN__KERNEL_product, tiles_of(&sizes),
-        PEN__AT(dy, linear->weight->parts[PEN_PART_VALUE], NULL, NULL, dx),
-        &sizes);
+    pen__launch(engine, PEN__KERNEL_product, pen__tiles_of(&sizes),
+                PEN__AT(dy, pen__value_of(linear->weight), NULL, NULL, dx),
+                &sizes);
 }
 
 static void linear_backward_weight(struct pen_engine *engine,
@@ -79,23 +75,22 @@ static void linear_backward_weight(struct pen_engine *engine,
     size_t inputs = linear->weight->shape.columns;
     size_t outputs = linear->weight->shape.rows;
     struct pen__product_sizes sizes =
-        plain_product(outputs, inputs, linear->rows);
+        pen__plain_product(outputs, inputs, linear->rows);
     sizes.a_row = 1;
     sizes.a_depth = (long)outputs;
     sizes.b_row = 1;
     sizes.b_depth = (long)inputs;
     sizes.c_is_master = sizes.is_added = 1;
-    pen__launch(
-        engine, PEN__KERNEL_product, tiles_of(&sizes),
-        PEN__AT(dy, x, NULL, NULL, linear->weight->parts[PEN_PART_GRADIENT]),
-        &sizes);
+    pen__launch(engine, PEN__KERNEL_product, pen__tiles_of(&sizes),
+                PEN__AT(dy, x, NULL, NULL, pen__gradient_of(linear->weight)),
+                &sizes);
     if (linear->bias == NULL)
         return;
-    const struct pen__columns_sizes columns = {(long)linear->rows,
-                                               (long)outputs};
+    const struct pen__columns_sizes columns = {.rows = (long)linear->rows,
+                                               .columns = (long)outputs};
     pen__launch(engine, PEN__KERNEL_column_sums,
                 pen__groups(outputs, PEN__LANES),
-                PEN__AT(dy, linear->bias->parts[PEN_PART_GRADIENT]), &columns);
+                PEN__AT(dy, pen__gradient_of(linear->bias)), &columns);
 }
 
 static pen_status convolution_prepare(struct pen_engine *engine,

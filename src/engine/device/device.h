@@ -50,7 +50,7 @@ struct pen__device {
     struct pen__driver *driver;
     size_t memory_bytes;
     struct pen__device_fixed *fixed; /* an address of the engine's memory */
-    float *scratch;                  /* of attention */
+    float *scratch;                  /* of attention, and of Muon */
     size_t scratch_bytes;
     float *piece; /* staging, for imports and exports */
 };
@@ -90,11 +90,37 @@ void *pen__device_hold(struct pen_engine *engine, enum pen_place place,
 void pen__device_drop(struct pen_engine *engine, enum pen_place place,
                       void *block, size_t bytes);
 
-/* The table, by file: parameter.c, rows.c, dense.c, attention.c, loss.c */
+/*
+ * At least so many bytes of scratch, which holds nothing between operations.
+ * `what` ends the sentence that says what they are for.
+ */
+pen_status pen__device_need_scratch(struct pen_engine *engine, size_t bytes,
+                                    const char *what, struct pen_text *why);
+
+static inline float *pen__value_of(const struct pen_parameter *parameter)
+{
+    return parameter == NULL ? NULL : parameter->parts[PEN_PART_VALUE];
+}
+
+static inline float *pen__gradient_of(const struct pen_parameter *parameter)
+{
+    return parameter == NULL ? NULL : parameter->parts[PEN_PART_GRADIENT];
+}
+
+/* One matrix, and no bias, sum or scale. */
+struct pen__product_sizes pen__plain_product(size_t rows, size_t columns,
+                                             size_t depth);
+
+/* Groups of its kernel. */
+long pen__tiles_of(const struct pen__product_sizes *sizes);
+
+/* The table, by file: parameter.c, rows.c, dense.c, attention.c, ... */
 void pen__device_set_parameters(struct pen_engine_ops *ops);
 void pen__device_set_rows(struct pen_engine_ops *ops);
 void pen__device_set_dense(struct pen_engine_ops *ops);
 void pen__device_set_attention(struct pen_engine_ops *ops);
 void pen__device_set_loss(struct pen_engine_ops *ops);
+void pen__device_set_muon(struct pen_engine_ops *ops);
+void pen__device_set_experts(struct pen_engine_ops *ops);
 
 #endif

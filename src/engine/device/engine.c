@@ -65,6 +65,26 @@ void pen__device_drop(struct pen_engine *engine, enum pen_place place,
     pen__device_of(engine)->memory_bytes -= bytes;
 }
 
+pen_status pen__device_need_scratch(struct pen_engine *engine, size_t bytes,
+                                    const char *what, struct pen_text *why)
+{
+    struct pen__device *self = pen__device_of(engine);
+    if (bytes <= self->scratch_bytes)
+        return PEN_OK;
+    pen_engine_await(engine);
+    pen__device_drop(engine, PEN_PLACE_ENGINE, self->scratch,
+                     self->scratch_bytes);
+    self->scratch_bytes = 0;
+    self->scratch = pen__device_hold(engine, PEN_PLACE_ENGINE, bytes);
+    if (self->scratch == NULL) {
+        pen_why(why, "the device has no memory for the %zu bytes that %s",
+                bytes, what);
+        return PEN_NOMEM;
+    }
+    self->scratch_bytes = bytes;
+    return PEN_OK;
+}
+
 static void copy(struct pen_engine *engine, const void *from, void *to,
                  size_t bytes)
 {
@@ -148,6 +168,8 @@ pen_status pen__device_create(struct pen__driver *driver,
     pen__device_set_dense(&self->ops);
     pen__device_set_attention(&self->ops);
     pen__device_set_loss(&self->ops);
+    pen__device_set_muon(&self->ops);
+    pen__device_set_experts(&self->ops);
     self->engine =
         (struct pen_engine){.ops = &self->ops, .dtype = dtype, .threads = 1};
     PEN_BUG_UNLESS(dtype != PEN_PRECISION_F64);

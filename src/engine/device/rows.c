@@ -1,16 +1,6 @@
 /* Operations on rows and elements: a kernel each. */
 #include "engine/device/device.h"
 
-static const float *value_of(const struct pen_parameter *parameter)
-{
-    return parameter == NULL ? NULL : parameter->parts[PEN_PART_VALUE];
-}
-
-static float *gradient_of(const struct pen_parameter *parameter)
-{
-    return parameter == NULL ? NULL : parameter->parts[PEN_PART_GRADIENT];
-}
-
 static struct pen__norm_sizes norm_sizes(const struct pen_norm *norm)
 {
     return (struct pen__norm_sizes){.rows = (long)norm->rows,
@@ -24,10 +14,10 @@ static void norm_forward(struct pen_engine *engine, const struct pen_norm *norm,
                          const void *x, void *y, void *mean, void *rstd)
 {
     const struct pen__norm_sizes sizes = norm_sizes(norm);
-    pen__launch(
-        engine, PEN__KERNEL_norm_forward, (long)norm->rows,
-        PEN__AT(x, value_of(norm->gain), value_of(norm->bias), y, mean, rstd),
-        &sizes);
+    pen__launch(engine, PEN__KERNEL_norm_forward, (long)norm->rows,
+                PEN__AT(x, pen__value_of(norm->gain), pen__value_of(norm->bias),
+                        y, mean, rstd),
+                &sizes);
 }
 
 static void norm_backward_input(struct pen_engine *engine,
@@ -38,7 +28,7 @@ static void norm_backward_input(struct pen_engine *engine,
     struct pen__norm_sizes sizes = norm_sizes(norm);
     sizes.has_add = add != NULL;
     pen__launch(engine, PEN__KERNEL_norm_backward_input, (long)norm->rows,
-                PEN__AT(x, value_of(norm->gain), mean, rstd, dy, add, dx),
+                PEN__AT(x, pen__value_of(norm->gain), mean, rstd, dy, add, dx),
                 &sizes);
 }
 
@@ -50,8 +40,8 @@ static void norm_backward_weight(struct pen_engine *engine,
     const struct pen__norm_sizes sizes = norm_sizes(norm);
     pen__launch(engine, PEN__KERNEL_norm_backward_weight,
                 pen__groups(norm->width, PEN__LANES),
-                PEN__AT(x, mean, rstd, dy, gradient_of(norm->gain),
-                        gradient_of(norm->bias)),
+                PEN__AT(x, mean, rstd, dy, pen__gradient_of(norm->gain),
+                        pen__gradient_of(norm->bias)),
                 &sizes);
 }
 
@@ -124,13 +114,15 @@ static void swiglu_backward(struct pen_engine *engine,
 static void turn(struct pen_engine *engine, const struct pen_rotary *rotary,
                  void *x, float direction)
 {
-    const struct pen__rotary_sizes sizes = {.rows = (long)rotary->rows,
-                                            .sequence = (long)rotary->sequence,
-                                            .heads = (long)rotary->heads,
-                                            .half_size =
-                                                (long)rotary->head_size / 2,
-                                            .stride = (long)rotary->stride,
-                                            .direction = direction};
+    const struct pen__rotary_sizes sizes = {
+        .rows = (long)rotary->rows,
+        .sequence = (long)rotary->sequence,
+        .heads = (long)rotary->heads,
+        .half_size = (long)rotary->head_size / 2,
+        .stride = (long)rotary->stride,
+        .step = (long)(rotary->step > 0 ? rotary->step : rotary->head_size),
+        .has_neighbours = rotary->has_neighbours,
+        .direction = direction};
     size_t count = rotary->rows * rotary->heads * (rotary->head_size / 2);
     pen__launch(engine, PEN__KERNEL_rotary, pen__groups(count, PEN__SHARE),
                 PEN__AT(rotary->cosines, rotary->sines, x), &sizes);
@@ -146,6 +138,25 @@ static void rotary_backward(struct pen_engine *engine,
                             const struct pen_rotary *rotary, void *dx)
 {
     turn(engine, rotary, dx, -1);
+}
+
+static void copy_columns(struct pen_engine *engine,
+                         const struct pen_columns *columns, const void *x,
+                         void *y)
+{
+    const struct pen__groups_sizes sizes = {
+        .rows = (long)columns->rows,
+        .groups = (long)columns->groups,
+        .width = (long)columns->width,
+        .zeros = (long)columns->zeros,
+        .from_stride = (long)columns->from_stride,
+        .from_step = (long)columns->from_step,
+        .to_stride = (long)columns->to_stride,
+        .to_step = (long)columns->to_step};
+    size_t places = columns->to_step == 0 ? 1 : columns->groups;
+    size_t count = columns->rows * places * (columns->width + columns->zeros);
+    pen__launch(engine, PEN__KERNEL_copy_columns,
+                pen__groups(count, PEN__SHARE), PEN__AT(x, y), &sizes);
 }
 
 static struct pen__embedding_sizes
@@ -168,8 +179,8 @@ static void embedding_forward(struct pen_engine *engine,
     size_t count = embedding->rows * embedding->tokens->shape.columns;
     pen__launch(engine, PEN__KERNEL_embedding_forward,
                 pen__groups(count, PEN__SHARE),
-                PEN__AT(value_of(embedding->tokens),
-                        value_of(embedding->positions), ids, y),
+                PEN__AT(pen__value_of(embedding->tokens),
+                        pen__value_of(embedding->positions), ids, y),
                 &sizes);
 }
 
@@ -181,11 +192,12 @@ static void embedding_backward(struct pen_engine *engine,
     size_t width = embedding->tokens->shape.columns;
     pen__launch(engine, PEN__KERNEL_embedding_backward,
                 pen__groups(width, PEN__LANES),
-                PEN__AT(ids, dy, gradient_of(embedding->tokens)), &sizes);
+                PEN__AT(ids, dy, pen__gradient_of(embedding->tokens)), &sizes);
     if (embedding->positions != NULL)
         pen__launch(engine, PEN__KERNEL_embedding_positions,
                     pen__groups(embedding->sequence * width, PEN__SHARE),
-                    PEN__AT(dy, gradient_of(embedding->positions)), &sizes);
+                    PEN__AT(dy, pen__gradient_of(embedding->positions)),
+                    &sizes);
 }
 
 static void gradient_add_rows(struct pen_engine *engine,
@@ -201,7 +213,7 @@ static void gradient_add_rows(struct pen_engine *engine,
         .is_master = 1};
     pen__launch(engine, PEN__KERNEL_embedding_backward,
                 pen__groups(parameter->shape.columns, PEN__LANES),
-                PEN__AT(rows, from, gradient_of(parameter)), &sizes);
+                PEN__AT(rows, from, pen__gradient_of(parameter)), &sizes);
 }
 
 void pen__device_set_rows(struct pen_engine_ops *ops)
@@ -218,6 +230,7 @@ void pen__device_set_rows(struct pen_engine_ops *ops)
     ops->swiglu_backward = swiglu_backward;
     ops->rotary_forward = rotary_forward;
     ops->rotary_backward = rotary_backward;
+    ops->copy_columns = copy_columns;
     ops->embedding_forward = embedding_forward;
     ops->embedding_backward = embedding_backward;
     ops->gradient_add_rows = gradient_add_rows;

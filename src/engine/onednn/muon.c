@@ -172,7 +172,7 @@ static void muon_step(struct pen_engine *engine,
     size_t first = muon->first_row * columns;
     struct room room =
         room_of((float *)(void *)self->scratch, muon->num_rows, columns);
-    PEN_BUG_UNLESS(parameter->shape.moments == 1 &&
+    PEN_BUG_UNLESS(parameter->shape.moments >= 1 &&
                    pen_newton_schulz_scratch(muon->num_rows, columns) *
                            sizeof(float) <=
                        self->scratch_bytes);

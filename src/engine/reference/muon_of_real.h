@@ -99,7 +99,7 @@ static void muon_step(struct pen_engine *engine,
     size_t columns = parameter->shape.columns;
     size_t count = muon->num_rows * columns;
     size_t first = muon->first_row * columns;
-    PEN_BUG_UNLESS(parameter->shape.moments == 1 &&
+    PEN_BUG_UNLESS(parameter->shape.moments >= 1 &&
                    pen_newton_schulz_scratch(muon->num_rows, columns) *
                            sizeof(REAL) <=
                        self->scratch_bytes);

@@ -105,3 +105,80 @@ KERNEL(attention_round, attention)
     }
     DONE
 }
+
+/*
+ * A group has a query of a head. One more logit, the sink, is in the sum of
+ * exponentials and has no value: results shrink.
+ */
+KERNEL(sinks_forward, sinks)
+{
+    IN(float, logits, 0);
+    OUT(element, out, 1);
+    OUT(float, lse, 2);
+    LOCAL(float, shrinking, PEN__LANES);
+    const long row = GROUP / n.heads;
+    const long head = GROUP % n.heads;
+    const long at_lse = (row / n.sequence * n.heads + head) * n.sequence +
+                        row % n.sequence;
+    EACH_LANE
+    float factor = 1;
+    if (lane == 0) {
+        float before = lse[at_lse];
+        float sink = logits[head];
+        float largest = before > sink ? before : sink;
+        float after = largest + logarithm(exponential(before - largest) +
+                                          exponential(sink - largest));
+        factor = exponential(before - after);
+        lse[at_lse] = after;
+    }
+    shrinking[lane] = factor;
+    MEET
+    EACH_LANE
+    for (long i = lane; i < n.head_size; i += PEN__LANES) {
+        long to = GROUP * n.head_size + i;
+        out[to] = PUT(GET(out[to]) * shrinking[0]);
+    }
+    DONE
+}
+
+/* A group has a head; a lane adds up some of its queries. */
+KERNEL(sinks_slopes, sinks)
+{
+    IN(float, logits, 0);
+    IN(element, out, 1);
+    IN(float, lse, 2);
+    IN(element, dout, 3);
+    OUT(float, slopes, 4);
+    LOCAL(float, sums, PEN__LANES);
+    EACH_LANE
+    float sum = 0;
+    for (long row = lane; row < n.rows; row += PEN__LANES) {
+        const long first = (row * n.heads + GROUP) * n.head_size;
+        float slope = 0;
+        for (long i = 0; i < n.head_size; i++)
+            slope = FMA(GET(dout[first + i]), GET(out[first + i]), slope);
+        sum -= exponential(logits[GROUP] -
+                           lse[(row / n.sequence * n.heads + GROUP) *
+                                   n.sequence +
+                               row % n.sequence]) *
+               slope;
+    }
+    sums[lane] = sum;
+    MEET
+    SUM_OF_LANES(sums)
+    EACH_LANE
+    if (lane == 0)
+        slopes[GROUP] = sums[0];
+    DONE
+}
+
+KERNEL(sinks_weight, sinks)
+{
+    IN(float, slopes, 0);
+    OUT(float, dlogits, 1);
+    EACH_LANE
+    long head = GROUP * PEN__LANES + lane;
+    if (head < n.heads)
+        dlogits[head] += slopes[head];
+    DONE
+}

@@ -11,7 +11,7 @@ KERNEL(product, product)
     IN(char, a, 0);
     IN(char, b, 1);
     IN(float, bias, 2);
-    IN(element, add, 3);
+    IN(char, add, 3);
     OUT(char, c, 4);
     LOCAL(float, rows_of_a, STEP *PEN__TILE);
     LOCAL(float, rows_of_b, STEP *PEN__TILE);
@@ -85,7 +85,7 @@ KERNEL(product, product)
                 if (n.has_bias)
                     sum += bias[column];
                 if (n.has_add)
-                    sum += GET(add[at]);
+                    sum += n.add_scale * get_of(add, n.c_is_master, at);
                 if (n.is_added)
                     sum += get_of(c, n.c_is_master, at);
                 if (n.c_is_master)

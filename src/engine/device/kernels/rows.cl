@@ -116,8 +116,9 @@ KERNEL(rotary, rotary)
         long row = i / (n.heads * n.half_size);
         long head = i / n.half_size % n.heads;
         long turn = i % n.half_size;
-        long low = row * n.stride + head * 2 * n.half_size + turn;
-        long high = low + n.half_size;
+        long low = row * n.stride + head * n.step +
+                   (n.has_neighbours ? 2 * turn : turn);
+        long high = low + (n.has_neighbours ? 1 : n.half_size);
         long angle = row % n.sequence * n.half_size + turn;
         float cosine = cosines[angle];
         float sine = n.direction * sines[angle];
@@ -248,15 +249,38 @@ KERNEL(norm_backward_weight, norm)
 
 KERNEL(column_sums, columns)
 {
-    IN(element, x, 0);
+    IN(char, x, 0);
     OUT(float, sums, 1);
     EACH_LANE
     long i = GROUP * PEN__LANES + lane;
     if (i < n.columns) {
         float sum = sums[i];
         for (long row = 0; row < n.rows; row++)
-            sum += GET(x[row * n.columns + i]);
+            sum += get_of(x, n.is_master, row * n.columns + i);
         sums[i] = sum;
+    }
+    DONE
+}
+
+/* Where all groups go to one place, their sum does. */
+KERNEL(copy_columns, groups)
+{
+    IN(element, x, 0);
+    OUT(element, y, 1);
+    const long width = n.width + n.zeros;
+    const long places = n.to_step == 0 ? 1 : n.groups;
+    const long terms = n.groups / places;
+    EACH_LANE
+    EACH_OF(i, n.rows * places * width)
+    {
+        long row = i / (places * width);
+        long place = i / width % places;
+        long column = i % width;
+        long from = row * n.from_stride + place * n.from_step + column;
+        float sum = 0;
+        for (long term = 0; term < terms && column < n.width; term++)
+            sum += GET(x[from + term * n.from_step]);
+        y[row * n.to_stride + place * n.to_step + column] = PUT(sum);
     }
     DONE
 }

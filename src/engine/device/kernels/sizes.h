@@ -34,6 +34,7 @@
     X(swiglu_forward, swiglu)                                                  \
     X(swiglu_backward, swiglu)                                                 \
     X(rotary, rotary)                                                          \
+    X(copy_columns, groups)                                                    \
     X(norm_forward, norm)                                                      \
     X(norm_backward_input, norm)                                               \
     X(norm_backward_weight, norm)                                              \
@@ -43,16 +44,34 @@
     X(attention_average, attention)                                            \
     X(attention_slopes, attention)                                             \
     X(attention_round, attention)                                              \
+    X(sinks_forward, sinks)                                                    \
+    X(sinks_slopes, sinks)                                                     \
+    X(sinks_weight, sinks)                                                     \
     X(embedding_forward, embedding)                                            \
     X(embedding_backward, embedding)                                           \
     X(embedding_positions, embedding)                                          \
     X(entropy_measure, entropy)                                                \
     X(entropy_join, entropy)                                                   \
     X(entropy_finish, entropy)                                                 \
+    X(route_choose, route)                                                     \
+    X(route_gates, route)                                                      \
+    X(route_slopes, route)                                                     \
+    X(dispatch_rows, dispatch)                                                 \
+    X(collect_rows, dispatch)                                                  \
+    X(gate_forward, dispatch)                                                  \
+    X(gate_backward, dispatch)                                                 \
+    X(clamped_forward, clamped)                                                \
+    X(clamped_backward, clamped)                                               \
+    X(gated_bias_forward, dispatch)                                            \
+    X(gated_bias_slopes, dispatch)                                             \
+    X(gated_bias_weight, dispatch)                                             \
     X(sum_squares, sum)                                                        \
     X(sum_numbers, sum)                                                        \
     X(adamw, adamw)                                                            \
-    X(sgd, sgd)
+    X(sgd, sgd)                                                                \
+    X(muon_move, muon)                                                         \
+    X(muon_normalize, muon)                                                    \
+    X(muon_step, muon)
 
 struct pen__flat_sizes {
     long count;
@@ -70,7 +89,21 @@ struct pen__rotary_sizes {
     long heads;
     long half_size;
     long stride;
+    long step; /* from one head to the next */
+    int has_neighbours;
     float direction; /* 1, or -1 for the turn back */
+};
+
+/* As struct pen_columns. */
+struct pen__groups_sizes {
+    long rows;
+    long groups;
+    long width;
+    long zeros;
+    long from_stride;
+    long from_step;
+    long to_stride;
+    long to_step;
 };
 
 struct pen__norm_sizes {
@@ -83,10 +116,12 @@ struct pen__norm_sizes {
 };
 
 /*
- * c[i][j] (+)= scale * sum over d of a[i][d] b[j][d] + bias[j] + add[i][j], for
- * every head of every sequence of a batch. Steps are in elements; matrix
+ * c[i][j] (+)= scale * sum over d of a[i][d] b[j][d] + bias[j]
+ *            + add_scale * add[i][j]
+ *
+ * for every head of every sequence of a batch. Steps are in elements; matrix
  * (batch, head) of a begins at batch * a_batch + head / a_share * a_head. `add`
- * lies as c does. A master is of floats, any other matrix of elements.
+ * is as c is. A master is of floats, any other matrix of elements.
  */
 struct pen__product_sizes {
     long rows;
@@ -107,6 +142,7 @@ struct pen__product_sizes {
     long c_batch;
     long c_head;
     float scale;
+    float add_scale;
     int a_is_master;
     int b_is_master;
     int c_is_master;
@@ -119,6 +155,7 @@ struct pen__product_sizes {
 struct pen__columns_sizes {
     long rows;
     long columns;
+    int is_master; /* floats, not elements */
 };
 
 /*
@@ -139,6 +176,13 @@ struct pen__attention_sizes {
     float scale;
 };
 
+struct pen__sinks_sizes {
+    long rows; /* batch * sequence */
+    long sequence;
+    long heads;
+    long head_size;
+};
+
 struct pen__embedding_sizes {
     long rows;
     long sequence;
@@ -157,6 +201,33 @@ struct pen__entropy_sizes {
     float count;
     int with_gradient;
     int with_loss;
+};
+
+struct pen__route_sizes {
+    long rows;
+    long experts;
+    long chosen;
+    long groups; /* 1: experts are not grouped */
+    long chosen_groups;
+    float scale;
+    float aux; /* its slope for each token of an expert */
+    float z;   /* its slope for the logarithm */
+    int is_normal;
+    int is_sigmoid;
+    int has_offset;
+};
+
+struct pen__dispatch_sizes {
+    long rows;
+    long chosen;
+    long width;
+    int has_add;
+};
+
+struct pen__clamped_sizes {
+    long count;
+    float alpha;
+    float limit;
 };
 
 struct pen__sum_sizes {
@@ -184,6 +255,17 @@ struct pen__sgd_sizes {
     float gradient_scale;
     int has_moment;
     int is_nesterov;
+};
+
+/* x takes part in the matrix sign of the moment (engine/newton_schulz.h). */
+struct pen__muon_sizes {
+    long count;
+    float fresh; /* of a slope in the moment */
+    float ahead; /* of a slope in x, beyond that: Nesterov */
+    float gradient_scale;
+    float least; /* norm to divide by */
+    float keep;  /* what the decay leaves of a value */
+    float rate;
 };
 
 #endif

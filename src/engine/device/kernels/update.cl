@@ -83,3 +83,42 @@ KERNEL(sgd, sgd)
     }
     DONE
 }
+
+/* Of rows of a parameter that are one matrix: x is the moment, or ahead of it. */
+KERNEL(muon_move, muon)
+{
+    IN(float, slope, 0);
+    OUT(float, moment, 1);
+    OUT(float, x, 2);
+    EACH_LANE
+    EACH_OF(i, n.count)
+    {
+        float g = slope[i] * n.gradient_scale;
+        float now = moment[i] + n.fresh * (g - moment[i]);
+        moment[i] = now;
+        x[i] = now + n.ahead * (g - now);
+    }
+    DONE
+}
+
+KERNEL(muon_normalize, muon)
+{
+    IN(double, squares, 0);
+    OUT(float, x, 1);
+    EACH_LANE
+    float norm = ROOT((float)squares[0]);
+    norm = norm < n.least ? n.least : norm;
+    EACH_OF(i, n.count)
+        x[i] = x[i] / norm;
+    DONE
+}
+
+KERNEL(muon_step, muon)
+{
+    OUT(float, value, 0);
+    IN(float, x, 1);
+    EACH_LANE
+    EACH_OF(i, n.count)
+        value[i] = n.keep * value[i] - n.rate * x[i];
+    DONE
+}
