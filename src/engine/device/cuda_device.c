@@ -4,7 +4,6 @@
 #include "engine/device/symbols.h"
 #include "engine/engine.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,21 +17,14 @@ static pen_status load(struct pen__cuda_api *api, struct pen_text *why)
         PEN__CUDA_TABLE(FUNCTION)
 #undef FUNCTION
     };
-    const char *missing;
-    if (pen__symbols_find(LIBRARY, functions,
-                          sizeof functions / sizeof *functions, &missing))
-        return PEN_OK;
-    if (missing == NULL)
-        pen_why(why,
-                "--engine cuda needs %s, which NVIDIA's driver brings (package "
-                "libcuda1, or the driver's installer): %s",
-                LIBRARY, dlerror());
-    else
-        pen_why(why,
-                "--engine cuda needs %s of CUDA 11.0 or later; the one that is "
-                "installed has no %s. Install a newer driver",
-                LIBRARY, missing);
-    return PEN_INVALID;
+    static const struct pen__symbol_library library = {
+        .file = LIBRARY,
+        .engine = "cuda",
+        .source = ", which NVIDIA's driver brings (package libcuda1, or "
+                  "the driver's installer)",
+        .version = "CUDA 11.0"};
+    return pen__symbols_find(&library, functions,
+                             sizeof functions / sizeof *functions, why);
 }
 
 static bool describe(const struct pen__cuda_api *api, int32_t number,

@@ -4,7 +4,6 @@
 #include "engine/device/symbols.h"
 #include "engine/engine.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,21 +24,14 @@ static pen_status load(struct pen__opencl_api *api, struct pen_text *why)
         PEN__OPENCL_TABLE(FUNCTION)
 #undef FUNCTION
     };
-    const char *missing;
-    if (pen__symbols_find(LIBRARY, functions,
-                          sizeof functions / sizeof *functions, &missing))
-        return PEN_OK;
-    if (missing == NULL)
-        pen_why(why,
-                "--engine opencl needs %s (package ocl-icd-libopencl1), and a "
-                "driver for the device (for processors: pocl-opencl-icd): %s",
-                LIBRARY, dlerror());
-    else
-        pen_why(why,
-                "--engine opencl needs %s of OpenCL 2.1 or later; the one "
-                "that is installed has no %s",
-                LIBRARY, missing);
-    return PEN_INVALID;
+    static const struct pen__symbol_library library = {
+        .file = LIBRARY,
+        .engine = "opencl",
+        .source = " (package ocl-icd-libopencl1), and a driver for the "
+                  "device (for processors: pocl-opencl-icd)",
+        .version = "OpenCL 2.1"};
+    return pen__symbols_find(&library, functions,
+                             sizeof functions / sizeof *functions, why);
 }
 
 static void describe(const struct pen__opencl_api *api,

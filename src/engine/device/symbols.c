@@ -3,21 +3,28 @@
 #include <dlfcn.h>
 #include <string.h>
 
-bool pen__symbols_find(const char *library, const struct pen__symbol *symbols,
-                       size_t count, const char **missing)
+pen_status pen__symbols_find(const struct pen__symbol_library *library,
+                             const struct pen__symbol *symbols, size_t count,
+                             struct pen_text *why)
 {
-    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    *missing = NULL;
-    if (handle == NULL)
-        return false;
+    void *handle = dlopen(library->file, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) {
+        pen_why(why, "--engine %s needs %s%s: %s", library->engine,
+                library->file, library->source, dlerror());
+        return PEN_INVALID;
+    }
     for (size_t i = 0; i < count; i++) {
         void *found = dlsym(handle, symbols[i].name);
         if (found == NULL) {
-            *missing = symbols[i].name;
+            pen_why(why,
+                    "--engine %s needs %s of %s or later; the one that is "
+                    "installed has no %s. Install a newer driver",
+                    library->engine, library->file, library->version,
+                    symbols[i].name);
             dlclose(handle);
-            return false;
+            return PEN_INVALID;
         }
         memcpy(symbols[i].place, &found, sizeof found);
     }
-    return true;
+    return PEN_OK;
 }
