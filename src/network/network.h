@@ -70,7 +70,7 @@ static inline bool pen_tensor_shares_rows(const struct pen_tensor_share *tensor)
     return tensor->cuts_rows && tensor->group != NULL;
 }
 
-/* What routers of blocks with experts do beside routing. */
+/* Routers of blocks with experts have these settings beside routing. */
 struct pen_router_settings {
     double aux; /* of their losses; see struct pen_router */
     double z;

@@ -9,8 +9,8 @@
  *
  * and e never changes: the tables are trained inside of P alone. A stage sends
  * x U and the next one computes x = (x U) U^T + e, from the ids and the columns
- * of the tables that do not change. Of the gradient of x only its part in P is
- * read by any weight, since W = P W, so g U is all that goes back.
+ * of the tables that do not change. Weights read the part of the gradient of x
+ * that is in P alone, since W = P W, so g U is all that goes back.
  *
  * Here U is the first k axes of the stream. Then P W is W with zero rows, x U
  * is the first k columns, and everything above holds bit for bit: nothing is
@@ -89,27 +89,28 @@ void pen__subspace_leave(const struct pen__pass *pass, const void *y,
          y, message);
 }
 
-void pen__subspace_widen(const struct pen__pass *pass, const void *message,
-                         void *dy)
+/* Columns of the subspace, of rows of any stride, and zeros behind them. */
+static void keep(const struct pen__pass *pass, size_t stride, const void *from,
+                 void *to)
 {
     const struct pen__subspace *it = pass->subspace;
     copy(pass,
          (struct pen_columns){.width = it->width,
                               .zeros = it->hidden - it->width,
-                              .from_stride = it->width,
+                              .from_stride = stride,
                               .to_stride = it->hidden},
-         message, dy);
+         from, to);
+}
+
+void pen__subspace_widen(const struct pen__pass *pass, const void *message,
+                         void *dy)
+{
+    keep(pass, pass->subspace->width, message, dy);
 }
 
 void pen__subspace_project(const struct pen__pass *pass, const void *x, void *y)
 {
-    const struct pen__subspace *it = pass->subspace;
-    copy(pass,
-         (struct pen_columns){.width = it->width,
-                              .zeros = it->hidden - it->width,
-                              .from_stride = it->hidden,
-                              .to_stride = it->hidden},
-         x, y);
+    keep(pass, pass->subspace->hidden, x, y);
 }
 
 void pen__subspace_clear(const struct pen__pass *pass, void *gradient)

@@ -9,7 +9,7 @@ struct pen__subspace {
     size_t width;
     size_t hidden; /* of the stream */
     size_t element;
-    /* What a stage behind the embedding needs of the tables: the columns
+    /* A stage behind the embedding has the columns of the tables that are
      * outside of the subspace. */
     uint32_t num_anchors;
     struct pen_network_parameter anchors[2];
