@@ -89,7 +89,8 @@ void pen__subspace_leave(const struct pen__pass *pass, const void *y,
          y, message);
 }
 
-/* Columns of the subspace, of rows of any stride, and zeros behind them. */
+/* Copies the columns of the subspace, of rows of any stride, and zeros after
+ * them. */
 static void keep(const struct pen__pass *pass, size_t stride, const void *from,
                  void *to)
 {

@@ -122,7 +122,7 @@ void pen__call_router(struct pen__attempt *attempt)
 
 /* ---- rows: x, gates, order, copies, gated, y, dgates, dcopies ---- */
 
-/* Copies stand in the order of slots turned round, which is its own inverse. */
+/* Copies are in the reverse order of slots, which is its own inverse. */
 void pen__set_up_slots(struct pen__attempt *attempt)
 {
     const struct pen__case *it = attempt->it;
