@@ -80,7 +80,7 @@ static const struct pen__layer_ops ops = {.free = free_layer,
                                           .backward_input = backward_input,
                                           .backward_weight = backward_weight};
 
-/* A layer's share of so many elements. */
+/* Returns a layer's share of `all` elements. */
 static uint64_t share_of(const struct pen_timed_part *part, uint64_t all,
                          uint32_t index)
 {

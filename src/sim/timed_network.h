@@ -20,7 +20,7 @@ struct pen_timed_part {
     uint64_t num_parameters; /* without experts that are dealt out */
     uint64_t num_experts;    /* parameters of those that are here */
     uint32_t expert_ranks;   /* over which they are dealt out */
-    /* Of each layer, instead of num_parameters; NULL: equal shares. */
+    /* one number per layer, instead of num_parameters; NULL: equal shares */
     const uint64_t *layer_parameters;
     /*
      * The messages of each layer, in addition to its seconds; NULL: none has
