@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Finds words that a reader has to read twice, in every text that a user sees, and in comments.
 
-voice.py ROOT OPTIONS: the string literals of ROOT/src, README.md, the man pages, the table of
+voice.py ROOT OPTIONS: the string literals of ROOT/src, all documents, the man pages, the table of
 options that tests/cli/support.bash makes, and the comments of ROOT/src but for UNREAD.
 voice.py --comments FOLDER...: the comments of all C files in these folders.
 Prints each place with the rule that it breaks.
