@@ -63,7 +63,7 @@ class Ring:
         self.work = pathlib.Path(tempfile.mkdtemp())
         self.keys = self.work / "keys"
         self.keys.mkdir()
-        self.patience, self.quorum, self.replay = patience, quorum, replay
+        self.patience, self.quorum, self.replay, self.islands = patience, quorum, replay, islands
         self.store = f"journal:{self.work}/ring.journal"
         self.inside = inside or (lambda name: [])
         self.running = {}
@@ -146,6 +146,13 @@ class Ring:
     def rounds_go_on(self, words, members=None, count=2):
         begin = self.until(words, lambda record: record["round"] >= 0)["round"]
         return self.until(words, lambda record: record["round"] >= begin + count and (members is None or record["members"] == members))
+
+    def comes_back(self, island):
+        """All are members, and this one is among the contributors of a new round: until then the record may have it as the member
+        that it was, and another one that stops leaves the others without a majority."""
+        begin = self.until("it is back", lambda record: record["round"] >= 0)["round"]
+        return self.until("it is back", lambda record: record["round"] > begin and len(record["members"]) == self.islands and
+                          island in [it["island"] for it in record["contributors"]])
 
     def said(self, name, words, seconds=100):
         limit = time.monotonic() + seconds * SLOWNESS

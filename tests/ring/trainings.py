@@ -45,7 +45,7 @@ class Trainings(rig.Ring):
         super().__init__(build, islands, patience=str(PATIENCE), quorum=quorum or islands, replay=replay)
         os.environ.update(OMP_NUM_THREADS="1")
         self.interval, self.common = interval, common
-        self.islands, self.sync, self.ranks, self.options, self.steps, self.is_supervised = islands, sync, ranks, options, steps, is_supervised
+        self.sync, self.ranks, self.options, self.steps, self.is_supervised = sync, ranks, options, steps, is_supervised
         (self.work / "model.json").write_text((here.parent / "mpi" / "llama.json.in").read_text().replace("LAYERS", "2"))
         x, lines = 0, []
         for _ in range(64):
