@@ -1,6 +1,6 @@
 /*
- * What it costs that a product is cut into those of experts: the products of
- * all experts beside one product of as many rows and the same flops.
+ * Measures the cost of cutting a product into those of experts: the products
+ * of all experts, and one product of as many rows and the same flops.
  *
  *   build/release/bench/engine_experts [f32|bf16 [copies [experts [inputs
  *       [outputs [threads]]]]]]
@@ -33,17 +33,6 @@ struct work {
     char *x, *y;
 };
 
-/* Small numbers; as bf16 the same bytes are small numbers, too. */
-static void *filled(size_t bytes)
-{
-    bytes = (bytes + 63) / 64 * 64;
-    uint16_t *block = aligned_alloc(64, bytes);
-    stop_unless(block != NULL, "no memory");
-    for (size_t i = 0; i < bytes / 2; i++)
-        block[i] = (uint16_t)(0x3c00 + i * 2654435761u % 256);
-    return block;
-}
-
 static struct pen_linear make(const struct work *work, bool is_ragged)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
@@ -57,7 +46,8 @@ static struct pen_linear make(const struct work *work, bool is_ragged)
                 PEN_OK &&
             engine->ops->linear_prepare(engine, &linear, &why) == PEN_OK,
         pen_text_string(&why));
-    float *weight = filled(work->outputs * work->inputs * sizeof *weight);
+    float *weight =
+        small_numbers(work->outputs * work->inputs * sizeof *weight);
     engine->ops->parameter_import(engine, linear.weight, PEN_PART_VALUE,
                                   PEN_ORDER_ROWS, weight);
     engine->ops->gradient_clear(engine, linear.weight);
@@ -157,8 +147,8 @@ int main(int argc, char **argv)
                                          &work.engine) == PEN_OK,
                 pen_text_string(&why));
     work.unit = pen_precision_bytes(work.engine->dtype);
-    work.x = filled(work.copies * work.inputs * work.unit);
-    work.y = filled(work.copies * work.outputs * work.unit);
+    work.x = small_numbers(work.copies * work.inputs * work.unit);
+    work.y = small_numbers(work.copies * work.outputs * work.unit);
     work.one = make(&work, false);
     work.each = calloc(work.experts, sizeof *work.each);
     stop_unless(work.each != NULL, "no memory");

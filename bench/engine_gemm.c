@@ -37,17 +37,6 @@ static const struct {
 
 static const char *const pass_names[] = {"forward", "input", "weight"};
 
-/* Small numbers; as bf16 the same bytes are small numbers, too. */
-static void *filled(size_t bytes)
-{
-    bytes = (bytes + 63) / 64 * 64;
-    uint16_t *block = aligned_alloc(64, bytes);
-    stop_unless(block != NULL, "no memory");
-    for (size_t i = 0; i < bytes / 2; i++)
-        block[i] = (uint16_t)(0x3c00 + i * 2654435761u % 256);
-    return block;
-}
-
 struct bare {
     dnnl_primitive_t primitive;
     dnnl_stream_t stream;
@@ -118,7 +107,7 @@ static dnnl_primitive_desc_t bare_matmul(dnnl_engine_t library, int pass,
 static void bind(struct bare *bare, int at, int id, dnnl_engine_t library,
                  PEN__MD md)
 {
-    bare->blocks[at] = filled(dnnl_memory_desc_get_size(md) + 64);
+    bare->blocks[at] = small_numbers(dnnl_memory_desc_get_size(md) + 64);
     bare->args[at].arg = id;
     stop_unless(dnnl_memory_create(&bare->args[at].memory, md, library,
                                    bare->blocks[at]) == dnnl_success,
@@ -216,12 +205,12 @@ static void ours_init(struct ours *ours, struct pen_engine *engine, size_t rows,
                     engine->ops->linear_prepare(engine, &ours->linear, &why) ==
                         PEN_OK,
                 pen_text_string(&why));
-    float *weight = filled(outputs * inputs * sizeof *weight);
+    float *weight = small_numbers(outputs * inputs * sizeof *weight);
     engine->ops->parameter_import(engine, ours->linear.weight, PEN_PART_VALUE,
                                   PEN_ORDER_ROWS, weight);
     free(weight);
-    ours->x = filled(rows * inputs * unit);
-    ours->y = filled(rows * outputs * unit);
+    ours->x = small_numbers(rows * inputs * unit);
+    ours->y = small_numbers(rows * outputs * unit);
 }
 
 static void ours_release(struct ours *ours)

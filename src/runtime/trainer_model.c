@@ -66,23 +66,18 @@ static pen_status check_sparsity(const struct pen_trainer_options *options,
                                  struct pen_text *why)
 {
     const struct pen_schedule *schedule = options->schedule;
-    const char *reason = NULL;
+    const char *reason = pen__trainer_find_conflict(
+        options, PEN__WITH_PIECES | PEN__WITH_METHOD);
     if (options->sparsity <= 0)
         return PEN_OK;
     if (options->model->decoder->num_experts > 0)
         reason = "needs a model without experts. Drop it";
     else if (options->sleeps != NULL)
         reason = "needs an engine that computes. Use --engine onednn";
-    else if (options->tensor_size > 1 || options->logical_tensor > 1)
-        reason = "cannot be combined with tensor parallelism. Drop it, or "
-                 "--tensor-model-parallel-size and --logical-tensor";
     else if (options->sharding != PEN_SHARDING_NONE)
         reason = "keeps little state that could be sharded, and cannot be "
                  "combined with it. Drop it, or --sharding and "
                  "--use-distributed-optimizer";
-    else if (options->world != NULL)
-        reason = "needs replicas that sum gradients at every step. Drop it, or "
-                 "--sync";
     else if (options->optimizer.kind == PEN_STEP_RULE_MUON)
         reason = "keeps single elements of matrices, and Muon steps whole "
                  "ones. Use --optimizer adam or sgd";

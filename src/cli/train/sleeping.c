@@ -74,45 +74,31 @@ static struct pen_inner_messages travels_of(const struct pen_compute *compute,
     return out;
 }
 
-static struct pen_inner_messages sums_of(const struct pen_compute *compute,
-                                         const struct pen_layer_range *stage)
+/*
+ * Sums of tensor-parallel ranks or, where rows are cut, the rounds in which
+ * ranks gather rows and scatter results.
+ */
+static struct pen_inner_messages tensors_of(const struct pen_compute *compute,
+                                            const struct pen_layer_range *stage)
 {
-    const struct pen_model *model = compute->model;
-    uint32_t forward =
-        pen_compute_tensor_sums(compute, stage, PEN_PASS_FORWARD);
-    bool has_head = stage->first + stage->count == model->num_layers;
-    struct pen_tensor_messages sum = pen_tensor_rank_messages(
-        compute, PEN_LAYER_EMBEDDING, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
-    struct pen_tensor_messages loss = pen_tensor_rank_messages(
-        compute, PEN_LAYER_HEAD, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
-    return (struct pen_inner_messages){
-        .kind = PEN_INNER_SUMS,
-        .num_forward = forward,
-        .num_again = has_head ? forward : forward - 1, /* without an output */
-        .num_input = pen_compute_tensor_sums(compute, stage, PEN_PASS_INPUT),
-        .bytes = (size_t)sum.bytes,
-        .loss_bytes = has_head ? (size_t)loss.bytes : 0};
-}
-
-/* Rows that tensor-parallel ranks gather and results that they scatter. */
-static struct pen_inner_messages parts_of(const struct pen_compute *compute,
-                                          const struct pen_layer_range *stage)
-{
-    uint32_t forward =
-        pen_compute_tensor_rounds(compute, stage, PEN_PASS_FORWARD);
+    bool cuts = compute->cuts_rows;
+    uint32_t (*count)(const struct pen_compute *,
+                      const struct pen_layer_range *, enum pen_layer_pass) =
+        cuts ? pen_compute_tensor_rounds : pen_compute_tensor_sums;
+    uint32_t forward = count(compute, stage, PEN_PASS_FORWARD);
     bool has_head = stage->first + stage->count == compute->model->num_layers;
-    struct pen_tensor_messages part = pen_tensor_rank_rounds(
-        compute, PEN_LAYER_EMBEDDING, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
+    struct pen_tensor_messages one =
+        (cuts ? pen_tensor_rank_rounds : pen_tensor_rank_messages)(
+            compute, PEN_LAYER_EMBEDDING, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
     struct pen_tensor_messages loss = pen_tensor_rank_messages(
         compute, PEN_LAYER_HEAD, PEN_RECOMPUTE_NONE, PEN_PASS_FORWARD);
     return (struct pen_inner_messages){
-        .kind = PEN_INNER_PARTS,
+        .kind = cuts ? PEN_INNER_PARTS : PEN_INNER_SUMS,
         .num_forward = forward,
         .num_again = has_head ? forward : forward - 1, /* without an output */
-        .num_input = pen_compute_tensor_rounds(compute, stage, PEN_PASS_INPUT),
-        .num_weight =
-            pen_compute_tensor_rounds(compute, stage, PEN_PASS_WEIGHT),
-        .bytes = (size_t)part.bytes,
+        .num_input = count(compute, stage, PEN_PASS_INPUT),
+        .num_weight = cuts ? count(compute, stage, PEN_PASS_WEIGHT) : 0,
+        .bytes = (size_t)one.bytes,
         .loss_bytes = has_head ? (size_t)loss.bytes : 0};
 }
 
@@ -141,9 +127,7 @@ messages_of(const struct pen_compute *compute,
         return chunks_of(compute, stage);
     if (compute->expert_ranks > 1)
         return travels_of(compute, stage);
-    if (compute->cuts_rows)
-        return parts_of(compute, stage);
-    return sums_of(compute, stage);
+    return tensors_of(compute, stage);
 }
 
 pen_status pen__train_sleeping_set(struct pen__train_layout *layout,
