@@ -565,7 +565,7 @@ static void join_gate_gradients(const struct pen__experts *self,
     }
 }
 
-/* What comes through the logits: the first of all pieces adds it. */
+/* Adds the gradient of the logits to db; the first of all pieces does. */
 static void backward_router(const struct pen__experts *self,
                             const struct pen__experts_pass *pass, void *db)
 {
@@ -696,7 +696,7 @@ static void count_tokens(const struct pen__experts *self,
             ((float *)counts)[e] += (float)tokens[e];
 }
 
-/* Of the last product, with its bias. */
+/* Adds the gradients of the last product and of its bias. */
 static void weigh_results(const struct pen__experts *self,
                           const struct pen__experts_pass *pass, void *dresults)
 {

@@ -145,8 +145,8 @@ static inline void *pen__experts_seen(const struct pen__experts *experts,
 }
 
 /*
- * Rows are those of all members. What the pieces here add to y and db goes
- * where pen__piece_result() says, for pen__sum_pieces(). y has the residual,
+ * Rows are those of all members. The pieces here add to y and db, at the place
+ * that pen__piece_result() returns, for pen__sum_pieces(). y has the residual,
  * too, which may be NULL; without y the stash alone is made.
  */
 void pen__experts_forward(struct pen__experts *experts,

@@ -28,7 +28,7 @@ static pen_status add_gradient(struct pen__experts *self,
     return engine->ops->gradient_place(engine, out->parameter, out->at, why);
 }
 
-/* What a piece has of the product of an expert. */
+/* Adds the part of an expert's product that one piece has. */
 static pen_status add_product(struct pen__experts *self,
                               struct pen_network *network, uint32_t layer,
                               uint32_t piece, uint32_t expert, bool is_up,

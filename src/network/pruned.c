@@ -2,8 +2,8 @@
  * Training of a pruned network: SAMO, Singh, Bhatele, IPDPS 2023, arXiv
  * 2302.05045.
  *
- * Of a matrix w of n elements the f n largest are kept, k = f n of them, and
- * the others are zero for good. Products stay dense. One index of k numbers is
+ * The k = f n largest of the n elements of a matrix w are kept, and the others
+ * are zero for good. Products stay dense. One index of k numbers is
  * shared by all that is compressed:
  *
  *   products    w       [ 0  a  0  0  b  c  0  0 ]      dense, n floats
@@ -247,7 +247,7 @@ static uint32_t find_least(const float *values, size_t count, size_t kept,
     return least;
 }
 
-/* Of equal magnitudes the first ones are kept. */
+/* Zeroes all but the largest; the first of equal magnitudes are kept. */
 static void choose(struct pen__pruned *pruned, float *values)
 {
     size_t equal = 0, kept = 0;

@@ -23,7 +23,8 @@ static struct pen_workload workload_of(const struct pen_compute *compute,
                                  .modules = compute->modules};
 }
 
-/* Of one rank of a context group: its bytes, but fewer pairs than it has. */
+/* Returns the work of one rank of a context group: its bytes are right, and it
+ * has more pairs of tokens than this. */
 static struct pen_workload workload_of_rank(const struct pen_compute *compute,
                                             enum pen_recompute recompute)
 {

@@ -78,7 +78,7 @@ struct pen_context_messages pen_context_rank_messages(
         .gathers = pass == PEN_PASS_FORWARD || is_again, .sums = is_backward};
 }
 
-/* Of adding a chunk to another. */
+/* Returns the seconds of adding a chunk to another. */
 static double add_sec(const struct pen_compute *compute)
 {
     double numbers = (double)pen_context_rank_chunk_bytes(compute) /

@@ -56,7 +56,7 @@ static double expert_copies(const struct pen__layer *layer)
            fmin(layer->experts, layer->setting->model->experts_per_token);
 }
 
-/* Of each token: keys and values of all parts of its sequence. */
+/* Returns the bytes per token of keys and values of all parts of a sequence. */
 static double gathered_bytes(const struct pen__layer *layer)
 {
     bool keeps = layer->setting->target == PEN_TARGET_PENSTOCK && layer->cp > 1;

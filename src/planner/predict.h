@@ -79,7 +79,7 @@ struct pen_setting {
     uint64_t memory_limit;       /* bytes of a device; 0: what it has */
     bool sends_weights; /* likewise without those of weights that owners send */
     bool sends_inside;  /* seconds of layers are without the messages of tensor,
-                           context and expert groups, which somebody sends */
+                           context and expert groups, which the caller sends */
 };
 
 /* Where the seconds of a step go: name and words. */

@@ -64,7 +64,8 @@ static uint64_t parameters_of(const struct pen__work *work, uint32_t stage)
     return work->stages[stage].bytes.num_parameters;
 }
 
-/* Of experts that are dealt out: on a rank of a group, and on the others. */
+/* Parameters of experts that are dealt out: on one rank of a group, and on its
+ * other ranks. */
 struct dealt {
     uint64_t here;
     uint64_t elsewhere;
