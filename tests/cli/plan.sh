@@ -31,6 +31,7 @@ run 0 plan "${stale[@]}" --allow-stale
 out_has "pipedream-2bw: $finding"
 run 0 plan "${stale[@]}"
 out_lacks "reproduce 2bw"
+out_has "sp: tp with sequence parallelism."
 run 0 schedule list
 out_has "$finding"
 

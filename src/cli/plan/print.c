@@ -93,6 +93,8 @@ static void print_columns(const struct pen_plan_found *best,
                  pen_number_names[best->plan->number],
                  1e-12 * spent.peak_per_device,
                  best->plan->sequence == 1 ? "samples" : "sequences");
+    if (best->plan->target == PEN_TARGET_PENSTOCK && best->plan->sequence > 1)
+        pen_text_add(out, "sp: tp with sequence parallelism.\n");
 }
 
 /* ---- one plan ---- */
