@@ -22,9 +22,9 @@
  *                the caller takes from the engine; `rows` counts tokens
  *                (batch x sequence).
  *   parameters   objects of the engine: value, gradient and the optimizer's
- *                moments as plain arrays of the master type, and beside them
- *                whatever copy its products like best, which the optimizer
- *                writes, so that no step reorders anything.
+ *                moments as plain arrays of the master type, and in addition a
+ *                copy in the layout that its products like best, which the
+ *                optimizer writes, so that no step reorders anything.
  *
  * Statistics (mean, 1/deviation, log-sum-exp) and parameters are of the master
  * type whatever the dtype: float, or double for an engine of PEN_PRECISION_F64.
@@ -41,7 +41,7 @@
  *             engine reads and writes there.
  *   staging   host memory that the engine reaches, too. The host reads what
  *             an operation wrote, and changes what an operation reads, once a
- *             mark behind that operation is reached.
+ *             mark after that operation is reached.
  *
  * Operations take addresses of either place, and no others: ids, targets and
  * results for the host are in staging. Descriptions (struct pen_linear and the
@@ -72,7 +72,7 @@ enum pen_precision pen_precision_master(enum pen_precision dtype);
 struct pen_engine;
 struct pen_parameter; /* opaque; each engine has its own */
 
-/* What the parameter is used for, and so how it is kept. */
+/* The use of a parameter, which decides how it is kept. */
 enum pen_parameter_use {
     PEN_PARAMETER_VECTORS, /* gains, biases, tables that only embed */
     PEN_PARAMETER_DENSE,   /* the weight of a dense layer (may embed, too) */
@@ -89,7 +89,7 @@ struct pen_parameter_shape {
     size_t rows;
     size_t columns;
     int moments;        /* kept for the optimizer: 0, 1 (SGD), 2 (AdamW) */
-    bool is_value_only; /* no gradient either: somebody else trains it */
+    bool is_value_only; /* no gradient either: another member trains it */
     bool has_no_room;   /* its gradient gets memory by gradient_place() */
     bool has_no_value;  /* its value gets memory by value_place() */
 };
@@ -153,7 +153,7 @@ struct pen_router {
     struct pen_parameter *bias;   /* 1 x experts, of logits; may be NULL */
 };
 
-/* What the forward of a router leaves for its backward. */
+/* The forward of a router leaves these arrays for its backward. */
 struct pen_route {
     const void *logits;    /* rows x experts stats */
     const void *gates;     /* rows x chosen stats */
@@ -162,9 +162,9 @@ struct pen_route {
 };
 
 /*
- * Groups of `width` neighbours of each row to another place, each with so many
- * zeros behind it. With a from_step of 0 all get the same; with a to_step of 0
- * and several groups their sum goes there.
+ * Copies groups of `width` neighbours of each row to another place, with
+ * `zeros` zeros after each group. With a from_step of 0 all groups get the same
+ * elements; with a to_step of 0 and several groups their sum is written.
  */
 struct pen_columns {
     size_t rows;
@@ -243,7 +243,7 @@ struct pen_rotary {
  * window is 0). Strides let q, k and v be parts of one wide row; the output is
  * dense, heads * head_size wide.
  *
- * Queries may begin at a position behind the first one, a multiple of
+ * Queries may begin at a position after the first one, a multiple of
  * `sequence`, and then see the keys before them, too. Rows of keys are
  * [chunk][batch][sequence], where chunk c has the positions from c * sequence
  * on; q, out, lse and their gradients are of the last chunk alone.
@@ -286,8 +286,8 @@ struct pen_swiglu {
 
 /*
  * out = g sigmoid(alpha g) (u + 1), where g is at most `limit` and u from
- * -limit to limit. Gates and ups take turns in a row of 2 * width numbers. What
- * is clamped has no gradient.
+ * -limit to limit. Gates and ups take turns in a row of 2 * width numbers.
+ * Clamped elements have no gradient.
  */
 struct pen_clamped_gate {
     size_t rows;
@@ -298,7 +298,7 @@ struct pen_clamped_gate {
 
 /*
  * One more logit of each head, which belongs to no position: attention weights
- * add up to less than one. It comes behind an attention without it, and its
+ * add up to less than one. It is applied after an attention without it, and its
  * backward before that of the attention, which needs no change: with the lse of
  * all logits it finds the right weights, for the sink has no value.
  */
@@ -426,7 +426,7 @@ enum { PEN_PLACES = 2 };
 struct pen_engine_ops {
     const char *name;
     bool is_host;    /* see above */
-    bool has_chunks; /* attention begins behind the first position, too */
+    bool has_chunks; /* attention may begin after the first position, too */
 
     void (*free)(struct pen_engine *engine);
 
@@ -456,7 +456,10 @@ struct pen_engine_ops {
     /* Bytes the engine holds: parameters, scratch. */
     size_t (*memory_bytes)(const struct pen_engine *engine);
 
-    /* Of these, what no parameter has: one scratch serves all operations. */
+    /*
+     * Bytes of these that belong to no parameter: one scratch serves all
+     * operations.
+     */
     size_t (*scratch_bytes)(const struct pen_engine *engine);
 
     /*
@@ -479,8 +482,9 @@ struct pen_engine_ops {
                             struct pen_parameter_shape *out);
 
     /*
-     * Moments for a parameter that has none yet: where replicas share out the
-     * optimizer, who keeps which is known only when all parameters are.
+     * Allocates moments for a parameter that has none yet: where replicas share
+     * out the optimizer, the replica that keeps a parameter's moments is known
+     * only when all parameters are.
      */
     pen_status (*parameter_add_moments)(struct pen_engine *engine,
                                         struct pen_parameter *parameter,
@@ -803,8 +807,8 @@ struct pen_engine_ops {
         struct pen_engine *engine, const struct pen_convolution *convolution,
         const void *x, const void *dy);
 
-    /* Of equal maxima the first one gets the gradient. An average needs no x.
-     */
+    /* Where maxima are equal, the first one gets the gradient. An average needs
+     * no x. */
     void (*pool_forward)(struct pen_engine *engine, const struct pen_pool *pool,
                          const void *x, void *y);
     void (*pool_backward)(struct pen_engine *engine,
@@ -871,18 +875,18 @@ pen_status pen_engine_reference_create(enum pen_precision dtype,
 /*
  * F32 or BF16. threads 0: as many as OpenMP would take (OMP_NUM_THREADS).
  *
- * What does not depend on the number of threads, bit for bit: every row
- * operation, the optimizer, gradient_sum_squares and the bias gradient. The
- * products are the library's: their bits are fixed for a number of threads.
- * INVALID when this library was built without oneDNN.
+ * Results are bit-identical for any number of threads in every row operation,
+ * the optimizer, gradient_sum_squares and the bias gradient. Products are the
+ * library's: they are reproducible only for a fixed number of threads. INVALID
+ * when this library was built without oneDNN.
  */
 pen_status pen_engine_onednn_create(enum pen_precision dtype, int threads,
                                     struct pen_text *why,
                                     struct pen_engine **out);
 
 /*
- * F32 or F64: the reference engine as a device would be, for tests of those
- * who use engines (engine/distant/distant.h). threads does not matter.
+ * F32 or F64: the reference engine behaving as a device would, for tests of
+ * code that uses engines (engine/distant/distant.h). threads does not matter.
  */
 pen_status pen_engine_distant_create(enum pen_precision dtype, int threads,
                                      struct pen_text *why,

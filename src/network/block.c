@@ -10,18 +10,18 @@
  * computed again into the hold, for the backward weight reads them, too.
  *
  * In a model that is cut, every piece has some heads and some features of wide:
- * its own way from a to out and from b to down. What the pieces make of these
- * is added up, and so are their gradients of a and b. The first piece adds x,
- * middle and the biases.
+ * its own way from a to out and from b to down. The results of the pieces are
+ * summed, and so are their gradients of a and b. The first piece adds x, middle
+ * and the biases.
  *
  * With sequence parallelism (stream.h) x, a, middle, b, y and their gradients
  * have the rows that are here. Products read rows of all members: a and b are
  * gathered into the scratch for every pass, the gradients of middle and y into
  * the hold. x and middle are added to the sums.
  *
- * A block with experts has these (experts.h) in place of wide and down, or
- * beside them. Latent attention (latent.h) has values that are narrower than
- * what the attention gives, which ends in zeros.
+ * A block with experts has these (experts.h) in place of wide and down, or in
+ * addition to them. With latent attention (latent.h) values are narrower than
+ * the output of the attention, which is padded with zeros.
  */
 #include "network/context.h"
 #include "network/experts.h"
@@ -59,11 +59,11 @@ struct block {
     struct pen__norm attention_norm;
     struct pen__norm mlp_norm;
     struct pen__experts *experts; /* owned; NULL: one MLP for all tokens */
-    bool has_features;            /* of an MLP of all tokens, beside these */
+    bool has_features; /* an MLP of all tokens in addition to the experts */
 
-    /* What the experts have of stash, hold and scratch. */
+    /* Room for the experts in stash, hold and scratch. */
     size_t experts_stash, experts_hold, experts_scratch;
-    /* Of a sequence in parts, with one piece. */
+    /* Context parallelism, with one piece: the parts of the sequence. */
     struct pen__context context;
     size_t key_stride;       /* elements, as the projection has them */
     size_t keys;             /* in the stash, of all parts */
@@ -134,7 +134,7 @@ static void *attended_of(const struct block *block, const struct piece *piece,
                : pen__at(pass->scratch, block->attended_gradient);
 }
 
-/* What the product behind the attention reads. */
+/* The values that the product after the attention reads. */
 static const void *values_of(const struct block *block,
                              const struct piece *piece,
                              const struct pen__pass *pass)
@@ -215,7 +215,7 @@ static bool has_parts(const struct pen__pass *pass)
     return pass->sequence->total > 1;
 }
 
-/* Elements of a key in the context, with its value behind it. */
+/* Elements of a key and its value in the context, where pairs lie together. */
 static size_t pair_width(const struct piece *piece)
 {
     return 2 * piece->projection.key_width;
@@ -226,11 +226,14 @@ static void *keys_of(const struct block *block, const struct pen__pass *pass)
     return pen__at(pass->stash, block->keys);
 }
 
-/* Between a chunk of rows, in which keys and values stand apart, and pairs. */
+/*
+ * Converts a chunk of rows, where keys and values are separate arrays, to pairs
+ * in the context, and back.
+ */
 struct pairs {
     size_t count;
     size_t width;  /* bytes of a key, or a value */
-    size_t stride; /* bytes from a key to the next where they stand apart */
+    size_t stride; /* bytes from a key to the next in the separate array */
 };
 
 static struct pairs pairs_of(const struct block *block,
@@ -411,7 +414,10 @@ static void compute_wide(const struct block *block, const struct piece *piece,
                                       wide_of(block, piece, pass));
 }
 
-/* What attention of a chunk reads and writes beside keys and values. */
+/*
+ * Arrays that attention of a chunk reads and writes, apart from keys and
+ * values.
+ */
 struct queries {
     void *q, *dq, *out, *dout, *lse;
 };
@@ -765,7 +771,7 @@ static const struct pen__layer_ops block_ops = {
 
 /* ---- making one ---- */
 
-/* Of every chunk that a pass may have. */
+/* Prepares attention for every chunk that a pass may have. */
 static pen_status prepare_attention(const struct piece *piece,
                                     const struct pen_network_options *options,
                                     struct pen_text *why)

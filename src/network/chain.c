@@ -404,7 +404,7 @@ static struct pen__pass pass_of(const struct pen_network *network,
                               .measures = microbatch->measures};
 }
 
-/* What the slices of the micro-batch share of a layer. */
+/* Sets the arrays of a layer that slices of the micro-batch share. */
 static void open_layer(const struct pen_network *network, uint32_t k,
                        struct pen__pass *pass)
 {

@@ -94,7 +94,7 @@ void pen__copies_free(struct pen__copies *copies);
 void pen__copies_sum(struct pen__copies *copies, uint32_t first);
 void pen__copies_clear(struct pen__copies *copies);
 
-/* A place for an array of `bytes` at *end, which moves behind it. */
+/* The offset of an array of `bytes` at *end, which moves past it. */
 static inline size_t pen__take(size_t *end, size_t bytes)
 {
     size_t at = *end;

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Of each peer: two chunks that come, two that go. */
+/* For each peer: two chunks received, two sent. */
 enum { REQUESTS = 4 };
 
 pen_status pen__context_init(struct pen__context *context,

@@ -23,7 +23,10 @@ static bool is_same(const struct pen_network_parameter *a,
                   sizeof a->slices[0].piece) == 0;
 }
 
-/* Those here that are the same as `first`; 0 where an earlier one is. */
+/*
+ * Counts the parameters here that are copies of `first`, itself included; 0
+ * where an earlier one is a copy.
+ */
 static size_t find_set(const struct pen_network *network, size_t first,
                        size_t *members)
 {

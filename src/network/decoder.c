@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Of a part of a sequence that is cut for context parallelism. */
+/* Chunks of a part of the sequence, where context parallelism cuts it. */
 static uint32_t chunks_of_part(const struct pen_network_options *options)
 {
     return options->context.total > 1 ? 2 : 1;
@@ -83,8 +83,7 @@ static struct pen_tensor_piece cut_tensor(const struct pen_tensor_form *form,
     return piece;
 }
 
-/* Vectors lie in one row, one behind the other; matrices one below the other.
- */
+/* Vectors lie in one row, one after the other; matrices one below the other. */
 static void append_tensor(const struct pen_network *network, uint32_t tensor,
                           const struct pen__cut *cut,
                           struct pen_network_parameter *into)
@@ -169,7 +168,7 @@ pen_status pen__add_norm(struct pen_network *network, uint32_t layer,
     return PEN_OK;
 }
 
-/* Of inputs that are cut the first piece has the biases. */
+/* Where inputs are cut, the first piece has the biases. */
 static bool has_bias(const struct pen__cut *cut)
 {
     return cut->side != PEN__INPUTS || cut->first == 0;

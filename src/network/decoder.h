@@ -21,7 +21,7 @@ size_t pen__chunk_tokens(const struct pen_network_options *options);
 size_t pen__chunk_rows(const struct pen_network_options *options);
 
 /*
- * What a piece has of the weight of a dense layer (network.h,
+ * The share that a piece has of the weight of a dense layer (network.h,
  * pen_tensor_share): some outputs, with their biases; or some inputs, and then
  * the first piece has all biases.
  */
@@ -47,9 +47,9 @@ struct pen__part {
 };
 
 /*
- * The parameter that holds these parts of a layer, one behind the other. Parts
- * the model does not have are left out; NULL in *out when none is left, which
- * is no failure.
+ * The parameter that holds these parts of a layer, one after the other. Parts
+ * that the model does not have are left out; *out is NULL, and the status OK,
+ * when none is left.
  */
 pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
                               enum pen_parameter_use use,

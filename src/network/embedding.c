@@ -229,7 +229,7 @@ static void swap_bytes(char *a, char *b, size_t count)
     }
 }
 
-/* Rows behind the last one are zero on both sides. */
+/* Rows after the last one are zero on both sides. */
 size_t pen_network_swap_gathered(struct pen_network *network, size_t count,
                                  int32_t *words, void *rows)
 {

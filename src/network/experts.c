@@ -402,7 +402,10 @@ static void compute_inner(const struct pen__experts *self,
 
 /* ---- passes ---- */
 
-/* Of a forward that is not made again. */
+/*
+ * Counts the tokens of each expert in a forward, but not when it is computed
+ * again.
+ */
 static void count_routing(struct pen__experts *self,
                           const struct pen__experts_pass *pass)
 {

@@ -20,11 +20,11 @@
  *
  * Members of an expert group have an equal share of the experts each, in order,
  * and their own tokens. Copies travel to the member with their expert, with
- * their gates, and the results travel back (experts_travel.c). What comes from
- * one member, a source, has a place of its own, a product of its own and a
- * gradient of its own, so that every number has the bits that it has where all
- * experts are on one rank. A place has room for all copies that one source may
- * send. Rows that arrived stay until the backward weight, which sends nothing.
+ * their gates, and the results travel back (experts_travel.c). Copies from one
+ * member, a source, have a place, a product and a gradient of their own, so
+ * that every number is bit-identical to that of a run with all experts on one
+ * rank. A place has room for all copies that one source may send. Rows that
+ * arrived stay until the backward weight, which sends nothing.
  *
  * In a model that is cut, every piece has some features of each expert: its own
  * way from the copies to results, which are added as those of a dense MLP. All
@@ -91,7 +91,7 @@ struct pen__experts {
     struct pen_routings routings; /* since they were taken */
 };
 
-/* Gradients of one parameter, from each source, one behind the other. */
+/* Gradients of one parameter, one after the other, from each source. */
 struct pen__expert_gradient {
     struct pen_parameter *parameter;
     char *at;     /* owned, in the engine's memory */

@@ -1,6 +1,6 @@
 /*
  * Rows on their way to the ranks that have their experts, and back; see
- * experts.h. Members first tell each other how many rows come for each expert:
+ * experts.h. Members first exchange how many rows come for each expert:
  *
  *   copies, by expert   | of member 0 | of member 1 | ...      at their source
  *                              |             |

@@ -6,7 +6,7 @@
  *
  * In a model that is cut, every piece has the logits of some words. Their loss
  * needs three numbers of each row of a piece, which are joined in the tree.
- * Ranks that have parts of the rows gather them behind the norm.
+ * Ranks that have parts of the rows gather them after the norm.
  */
 #include "network/stream.h"
 #include "network/subspace.h"
@@ -68,7 +68,7 @@ static size_t stat_bytes(const struct head *head)
     return pen__align(head->shape.rows * 3 * head->shape.stat);
 }
 
-/* Of all pieces: the loss, and the slopes of the logits where asked. */
+/* Joins the losses of all pieces, and the slopes of the logits where asked. */
 static void join_losses(const struct head *head, const struct pen__pass *pass,
                         bool with_gradient)
 {

@@ -35,7 +35,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     engine->ops->relu_forward(engine, self->count_out, raw, y);
 }
 
-/* Before the ReLU or behind it: the same ones are positive. */
+/* The ReLU's input and output serve equally: the same elements are positive. */
 static void backward_input(struct pen__layer *layer,
                            const struct pen__pass *pass, const void *x,
                            const void *dy, void *dx)

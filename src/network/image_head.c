@@ -32,7 +32,7 @@ static void free_head(struct pen__layer *layer)
     free(layer);
 }
 
-/* What the product reads. */
+/* The features that the product reads. */
 static const void *features(const struct head *head,
                             const struct pen__pass *pass, const void *x)
 {

@@ -1,4 +1,4 @@
-/* What the layers for images share; see image_layers.h. */
+/* Code that the layers for images share; see image_layers.h. */
 #include "network/image_layers.h"
 
 #include <string.h>

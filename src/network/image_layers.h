@@ -6,7 +6,7 @@
 
 /* The layers of a network for images, and what they share. */
 
-/* What a layer is made with: its place in the model, and what goes in. */
+/* A layer's place in the model, and the shape of its input. */
 struct pen__image_place {
     struct pen_network *network;
     uint32_t layer;
@@ -51,9 +51,9 @@ const void *pen__image_input_at(const struct pen__image_input *input,
                                 const struct pen__pass *pass, const void *x);
 
 /*
- * A convolution, and the norm behind it if it has one. Its output and the
- * gradient of it belong to the layer around it; that gradient has to stay from
- * backward input to backward weight.
+ * A convolution, and the norm after it if it has one. The layer around it owns
+ * the output and its gradient; that gradient has to stay from backward input to
+ * backward weight.
  */
 struct pen__filter {
     struct pen_convolution convolution;

@@ -34,7 +34,7 @@ static void free_residual(struct pen__layer *layer)
     free(layer);
 }
 
-/* What filter i reads. */
+/* The input of filter i. */
 static const void *filter_input(const struct residual *self, uint32_t i,
                                 const struct pen__pass *pass, const void *x)
 {

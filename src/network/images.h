@@ -5,8 +5,8 @@
 #include "network/network.h"
 
 /*
- * Networks that classify images. What network.h says of a network holds for
- * them too, with the tensors of the image model in place of the model's:
+ * Networks that classify images. Everything in network.h holds for them, too,
+ * with the tensors of the image model in place of the model's:
  * pen_network_initialize(), pen_network_load(), the passes, the parameters.
  * pen_network_model() is NULL.
  *
@@ -41,8 +41,8 @@ pen_network_image_model(const struct pen_network *network);
 
 /*
  * A tensor of the network that is not trained: num_elements stats, or one
- * uint64_t where that is a number of batches. Every forward that is no
- * evaluation, or measures, changes it. Borrowed until the network is freed.
+ * uint64_t where that is a number of batches. Every forward of training changes
+ * it, and so does one that measures. Borrowed until the network is freed.
  */
 void *pen_network_statistic(struct pen_network *network, uint32_t tensor);
 

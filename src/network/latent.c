@@ -238,7 +238,7 @@ static pen_status add_narrow(struct pen_network *network, uint32_t layer,
     return pen__add_linear(network, layer, &dense, 1, out, why);
 }
 
-/* A product to the heads of a piece, so many outputs for all of them. */
+/* A product to the heads of a piece, with `outputs` outputs in all. */
 static pen_status add_wide(struct pen_network *network, uint32_t layer,
                            enum pen_part weight, size_t outputs,
                            struct pen_linear *out, struct pen_text *why)

@@ -3,7 +3,7 @@
 
 #include "network/decoder.h"
 
-/* Of the norms of narrow layers, whatever the file has for the others. */
+/* Epsilon of the norms of narrow layers; the model file does not change it. */
 #define PEN_LATENT_NORM_EPS 1e-6
 
 /*
@@ -63,7 +63,9 @@ void pen__latent_backward_weight(const struct pen__latent *latent,
                                  struct pen_engine *engine, const void *a,
                                  void *stash, void *hold);
 
-/* What the attention gave without the zeros, or with them. */
+/*
+ * Copies the attention's output without the padding zeros, or back with them.
+ */
 void pen__latent_narrow(const struct pen__latent *latent,
                         struct pen_engine *engine, const void *attended,
                         void *values);

@@ -4,9 +4,9 @@
 #include "network/network.h"
 
 /*
- * What a layer is to its network: sizes and three passes. The network keeps
- * the input of every layer in the stash and the gradient of its output in the
- * hold, and hands both in; a layer lays out only what is between.
+ * A layer as its network uses it: sizes and three passes. The network keeps the
+ * input of every layer in the stash and the gradient of its output in the hold,
+ * and hands both in; a layer lays out only what is between.
  */
 
 struct pen__subspace;
@@ -68,7 +68,7 @@ struct pen__layer_ops {
                              struct pen_engine *engine);
     /* May be NULL. Adds what it counted, and begins anew. */
     void (*take_routings)(struct pen__layer *layer, struct pen_routings *sum);
-    /* May be NULL. Of gradients that the engine does not have. */
+    /* Clears gradients that the engine does not have. May be NULL. */
     void (*clear_gradients)(struct pen__layer *layer);
 };
 

@@ -70,12 +70,12 @@ static inline bool pen_tensor_shares_rows(const struct pen_tensor_share *tensor)
     return tensor->cuts_rows && tensor->group != NULL;
 }
 
-/* Routers of blocks with experts have these settings beside routing. */
+/* Settings of the routers of blocks with experts, in addition to routing. */
 struct pen_router_settings {
     double aux; /* of their losses; see struct pen_router */
     double z;
-    /* In training, an expert takes of a micro-batch at most so many times what
-     * a mean one does, and drops others; 0: all. */
+    /* In training, an expert takes at most this many times the mean number of
+     * copies of a micro-batch and drops the others; 0: takes all. */
     double capacity;
     bool counts_tokens; /* of each expert, as the gradient of its offset */
 };
@@ -133,7 +133,7 @@ struct pen_network_options {
 };
 
 /*
- * INVALID, with the reason, where a model cannot be cut into so many pieces.
+ * INVALID, with the reason, where a model cannot be cut into that many pieces.
  */
 pen_status pen_network_check_pieces(const struct pen_model *model,
                                     uint32_t pieces, struct pen_text *why);
@@ -194,9 +194,9 @@ void pen_network_free(struct pen_network *network);
 pen_status pen_network_initialize(struct pen_network *network, uint64_t seed);
 
 /*
- * What one micro-batch takes, or one slice of it, in bytes; multiples of 64.
- * Stash, hold, context and slopes are in the engine's memory or in staging,
- * input and output of a stage in staging.
+ * Bytes that one micro-batch takes, or one slice of it; multiples of 64. Stash,
+ * hold, context and slopes are in the engine's memory or in staging, input and
+ * output of a stage in staging.
  */
 struct pen_network_sizes {
     size_t stash;
@@ -215,24 +215,24 @@ void pen_network_sizes(const struct pen_network *network,
 size_t pen_network_scratch_bytes(const struct pen_network *network);
 
 /*
- * Called behind every layer of a pass, as the model counts them, for whoever
- * has to look at messages. May be NULL.
+ * Called after every layer of a pass, with its index in the model, so that the
+ * caller can look at its messages. May be NULL.
  */
 typedef void pen_network_progress(void *context, uint32_t layer);
 void pen_network_set_progress(struct pen_network *network,
                               pen_network_progress *progress, void *context);
 
 /*
- * Called ahead of the backward weight of every layer, as the model counts them,
- * for whoever has to make room for its gradients. May be NULL.
+ * Called ahead of the backward weight of every layer, with its index in the
+ * model, so that the caller can make room for its gradients. May be NULL.
  */
 void pen_network_set_entrance(struct pen_network *network,
                               pen_network_progress *entrance, void *context);
 
 /*
- * Called ahead of every pass through a layer that reads its values, as the
- * model counts them, with the layer that comes next in the same pass
- * (PEN_NO_LAYER: none), for whoever has to fetch them. May be NULL.
+ * Called ahead of every pass through a layer that reads its values, with its
+ * index in the model and that of the next layer of the same pass (PEN_NO_LAYER:
+ * none), so that the caller can fetch the values. May be NULL.
  */
 typedef void pen_network_visit(void *context, uint32_t layer, uint32_t next);
 void pen_network_set_visit(struct pen_network *network,
@@ -248,14 +248,15 @@ typedef void pen_network_observer(void *context, bool is_backward,
 void pen_network_set_observer(struct pen_network *network,
                               pen_network_observer *observer, void *context);
 
-/* Of outputs and their gradients. */
+/* The type of outputs and of their gradients. */
 enum pen_dtype pen_network_dtype(const struct pen_network *network);
 
 /*
  * x is NULL on the stage with the embedding, y on the one with the head. To
  * make the stash of a decoder again, with the weights of its first forward, y
- * may be NULL on any: the stash gets the same bits. x is copied into the stash
- * where it does not lie there already: see pen_network_input().
+ * may be NULL on any stage: the stash is bit-identical to the first. x is
+ * copied into the stash where it does not lie there already: see
+ * pen_network_input().
  */
 void pen_network_forward(struct pen_network *network,
                          struct pen_microbatch *microbatch, void *stash,
@@ -274,7 +275,7 @@ uint32_t pen_network_first_nonfinite(const struct pen_network *network,
 bool pen_network_is_finite(const struct pen_network *network, const void *y);
 
 /*
- * The loss of the last forward pass through the head, once a mark behind it is
+ * The loss of the last forward pass through the head, once a mark after it is
  * reached.
  */
 double pen_network_loss(const struct pen_network *network);
@@ -328,8 +329,9 @@ const void *pen_network_logits(const struct pen_network *network,
 void pen_network_finish_gradients(struct pen_network *network);
 
 /*
- * Sums copies of this layer and of those behind it ahead of that, where a
- * backward that is the last of its step has finished them.
+ * Sums the gradients of copies in this layer and the layers after it ahead of
+ * pen_network_finish_gradients(), where the last backward of a step has
+ * finished them.
  */
 void pen_network_finish_layer(struct pen_network *network, uint32_t layer);
 
@@ -382,9 +384,9 @@ bool pen_network_is_of_one_layer(const struct pen_network *network,
 
 /*
  * Parameters of the engine, layer by layer, the same for any range. A parameter
- * may hold several tensors one behind the other, as queries, keys and values
- * are one product: in the plain array of a parameter_export() with this order
- * a tensor is a slice, as it is in files.
+ * may hold several tensors one after the other, as queries, keys and values are
+ * one product: in the plain array of a parameter_export() with this order a
+ * tensor is a slice, as it is in files.
  */
 #define PEN_MAX_PARAMETER_TENSORS 3
 
@@ -405,10 +407,11 @@ struct pen_network_parameter {
                         an expert */
     bool is_copy;    /* another piece has the same, counts it and writes it */
     uint32_t num_sharing; /* pieces that have it, each a part of its gradient */
-    bool is_value_only;   /* somebody else trains it */
+    bool is_value_only;   /* another member trains it */
     uint32_t num_dealt;   /* ranks that such parameters are dealt out over */
-    /* Gradients from so many sources, one behind the other, in the engine's
-     * memory; the engine's is the first. NULL: it has one, of its own. */
+    /* Gradients from `num_sources` sources, one after the other, in the
+     * engine's memory; the engine's is the first. NULL: it has one, of its own.
+     */
     uint32_t num_sources;
     void *gradients;
     bool is_of_both_ends;     /* of this network: the head's first, tied */
@@ -459,9 +462,9 @@ const struct pen_network_parameter *
 pen_network_parameter(const struct pen_network *network, size_t index);
 
 /*
- * Columns of the tables that a network without the embedding has beside its
- * parameters, where blocks write to a subspace of the stream. They are filled
- * as parameters are, and never change.
+ * Columns of the tables that a network without the embedding has in addition to
+ * its parameters, where blocks write to a subspace of the stream. They are
+ * filled as parameters are, and never change.
  */
 size_t pen_network_num_anchors(const struct pen_network *network);
 const struct pen_network_parameter *

@@ -3,7 +3,7 @@
 
 enum { QUERIES, KEYS, VALUES, KINDS };
 
-/* What a piece has of queries, keys and values. */
+/* Finds the shares of queries, keys and values that a piece has. */
 static void find_parts(const struct pen_network *network, uint32_t layer,
                        uint32_t piece, struct pen__dense parts[KINDS])
 {
@@ -85,7 +85,7 @@ static pen_status add_three_products(struct pen__projection *self,
     return status;
 }
 
-/* Arrays of the slices lie one behind the other. */
+/* Arrays of the slices lie one after the other. */
 static void lay_out_one(struct pen__projection *self, size_t *values,
                         size_t *slopes)
 {

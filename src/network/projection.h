@@ -67,7 +67,10 @@ struct pen__heads {
     void *first_k, *first_v; /* of the first slice: those of all follow */
 };
 
-/* Of a piece of the model. Release it where it failed, too. */
+/*
+ * Initializes the projection of a piece of the model. Release it even when this
+ * failed.
+ */
 pen_status pen__projection_init(struct pen__projection *projection,
                                 struct pen_network *network, uint32_t layer,
                                 uint32_t piece, struct pen_text *why);

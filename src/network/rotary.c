@@ -61,7 +61,7 @@ static double yarn_mscale(double factor, double share)
     return factor <= 1 ? 1 : 0.1 * share * log(factor) + 1;
 }
 
-/* Of cosines and sines. */
+/* The factor that YaRN puts on cosines and sines. */
 static double length_of(const struct pen_rope *rope)
 {
     if (rope->kind != PEN_ROPE_YARN)

@@ -46,7 +46,7 @@ size_t pen__subspace_scratch(const struct pen__subspace *subspace)
                      subspace->element;
 }
 
-/* The columns behind those of the subspace. */
+/* The columns after those of the subspace. */
 static void *outside(const struct pen__subspace *subspace, void *x)
 {
     return pen__at(x, subspace->width * subspace->element);
@@ -136,7 +136,9 @@ static bool adds_to_stream(enum pen_part part)
            part == PEN_PART_DOWN_BIAS;
 }
 
-/* Whether an element of a slice is of an output behind the subspace. */
+/*
+ * Whether an element of a slice belongs to an output outside of the subspace.
+ */
 static bool is_outside(const struct pen_tensor_form *form,
                        const struct pen_tensor_piece *piece, size_t width,
                        size_t element)

@@ -9,7 +9,7 @@ struct pen__subspace {
     size_t width;
     size_t hidden; /* of the stream */
     size_t element;
-    /* A stage behind the embedding has the columns of the tables that are
+    /* A stage after the embedding has the columns of the tables that are
      * outside of the subspace. */
     uint32_t num_anchors;
     struct pen_network_parameter anchors[2];
@@ -24,7 +24,7 @@ void pen__subspace_free(struct pen_network *network);
 /* Bytes of a message with `bytes` of the stream. */
 size_t pen__subspace_bytes(const struct pen__subspace *subspace, size_t bytes);
 
-/* Of the scratch that entering takes. */
+/* Bytes of scratch that entering the subspace takes. */
 size_t pen__subspace_scratch(const struct pen__subspace *subspace);
 
 /* From a message to the stream, and from the stream to a message. */

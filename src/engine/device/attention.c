@@ -1,6 +1,6 @@
 /*
  * Attention by blocks of queries: products, and kernels between them. The
- * scratch has, one behind the other,
+ * scratch has, one after the other,
  *
  *   scores   [batch][heads][queries][keys], of one block
  *   slopes   the same, in the backward

@@ -1,17 +1,17 @@
 /*
  * The CUDA driver: kernels as PTX, which the driver of the device compiles, in
- * one stream. Never run on hardware by us: the tests have a libcuda of their
- * own, which interprets PTX.
+ * one stream. It has never run on hardware of ours: the tests have a libcuda of
+ * their own, which interprets PTX.
  *
  *   engine's memory   the device's
  *   staging           the host's, pinned; host and device share its addresses
  *
- *   mark()        an event behind all that was enqueued
+ *   mark()        an event after all that was enqueued
  *   is_reached()  the event is complete; then all earlier ones are, too
  *
- * An answer of CUDA that is not success is the fault of the queue for good:
- * nothing is enqueued any more and no mark is reached. Every call of the host
- * makes the device's primary context that of its thread first.
+ * An error of CUDA is the queue's fault for the rest of the run: nothing more
+ * is enqueued, and no mark is reached. Every call of the host makes the
+ * device's primary context that of its thread first.
  */
 #include "engine/device/cuda.h"
 

@@ -74,7 +74,10 @@ static inline long pen__groups(size_t count, size_t share)
     return (long)((count + share - 1) / share);
 }
 
-/* Enqueues a kernel; addresses behind `count`, or NULL, are not used by it. */
+/*
+ * Enqueues a kernel with PEN__ADDRESSES addresses; those that it does not use
+ * may be NULL.
+ */
 void pen__launch(struct pen_engine *engine, enum pen__kernel kernel,
                  long groups, const void *const *addresses, const void *sizes);
 
@@ -91,8 +94,8 @@ void pen__device_drop(struct pen_engine *engine, enum pen_place place,
                       void *block, size_t bytes);
 
 /*
- * At least so many bytes of scratch, which holds nothing between operations.
- * `what` ends the sentence that says what they are for.
+ * Makes sure of `bytes` bytes of scratch, which holds nothing between
+ * operations. `what` ends the sentence that says what they are for.
  */
 pen_status pen__device_need_scratch(struct pen_engine *engine, size_t bytes,
                                     const char *what, struct pen_text *why);

@@ -10,8 +10,8 @@
  * file alone. A driver for OpenCL is in opencl.c; the tests have one that runs
  * the same kernels as plain C.
  *
- * Calls that enqueue return at once and run in their order. What the queue
- * cannot do becomes its fault, and marks are not reached any more.
+ * Calls that enqueue return at once and run in their order. An operation that
+ * fails is recorded as the queue's fault; marks are not reached after that.
  */
 enum pen__kernel {
 #define PEN__KERNEL_ENUM(name, sizes) PEN__KERNEL_##name,

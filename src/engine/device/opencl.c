@@ -6,12 +6,11 @@
  *   staging           fine: the host reads and writes it between marks, without
  *                     mapping
  *
- *   mark()        an event behind all that was enqueued, and a flush
+ *   mark()        an event after all that was enqueued, and a flush
  *   is_reached()  the event is complete; then all earlier ones are, too
  *
- * An answer of OpenCL that is not success, or an event that ended badly, is the
- * fault of the queue for good: nothing is enqueued any more and no mark is
- * reached.
+ * An error of OpenCL, or an event that ended badly, is the queue's fault for
+ * the rest of the run: nothing more is enqueued, and no mark is reached.
  */
 #include "engine/device/opencl.h"
 

@@ -109,7 +109,7 @@ struct pen__opencl_device {
  * Loads libOpenCL and chooses a device by its number, from 0 in the order of
  * the library, or by a part of its name; NULL: the first accelerator, or the
  * first device where there is none. The library stays loaded, because drivers
- * leave threads and handlers behind.
+ * leave threads and handlers running.
  */
 pen_status pen__opencl_choose(const char *text, struct pen__opencl_api *api,
                               struct pen__opencl_device *out,

@@ -22,7 +22,7 @@ struct pen__symbol_library {
 
 /*
  * Loads a library and finds all symbols. The library stays loaded, because
- * drivers leave threads and handlers behind. INVALID, with what to install,
+ * drivers leave threads and handlers running. INVALID, with what to install,
  * when it cannot be loaded or lacks a symbol.
  */
 pen_status pen__symbols_find(const struct pen__symbol_library *library,

@@ -2,8 +2,8 @@
 #define PEN_ENGINE_DEVICE_KERNELS_SIZES_H
 
 /*
- * The numbers that kernels get beside their addresses, and the list of all
- * kernels. This header is part of the kernels' text, too: it knows no other
+ * The numbers that kernels get in addition to their addresses, and the list of
+ * all kernels. This header is part of the kernels' text, too: it knows no other
  * header. `long` has 64 bits here and on every device.
  *
  * A kernel is started as a number of groups of PEN__LANES lanes. It takes
