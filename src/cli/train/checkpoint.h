@@ -35,7 +35,9 @@ bool pen__train_is_same_command(const struct pen__train_args *args,
 /* The line that says which weights were loaded. */
 void pen__train_tell_loaded(const struct pen_pretrained *pretrained);
 
-/* Goes on from a checkpoint; warns where settings are not those of its run. */
+/*
+ * Resumes from a checkpoint; warns where settings differ from those of its run.
+ */
 pen_status pen__train_resume(const struct pen__train_args *args,
                              const struct pen_checkpoint *checkpoint,
                              struct pen_trainer *trainer, bool is_telling,

@@ -20,8 +20,8 @@ enum pen__train_file {
 };
 
 /*
- * What opening came to: where the disk is to blame, warns, empties why and
- * makes it PEN_OK. The caller goes on without the file.
+ * Judges the status of opening a file: where the disk is the cause, warns,
+ * empties why and makes it PEN_OK. The caller continues without the file.
  */
 pen_status pen__train_file_opened(enum pen__train_file kind, const char *path,
                                   pen_status status, struct pen_text *why);

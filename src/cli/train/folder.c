@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What rank 0 tells the others. */
+/* Rank 0 sends this to the other ranks. */
 struct claim {
     uint64_t has_failed;
     uint64_t step;            /* of the checkpoint that it has loaded */

@@ -52,7 +52,7 @@ static const struct pen__field fields[] = {
           "compute threads; OMP_NUM_THREADS, or one per core, when not "
           "given")};
 
-/* What the command holds; all may be NULL. */
+/* All that the command owns; any of it may be NULL. */
 struct writing {
     struct args args;
     struct pen_pretrained pretrained;
@@ -173,7 +173,7 @@ static size_t whole_characters(const char *bytes, size_t length)
 }
 
 /*
- * Prints the text behind `shown`, up to a whole character: the next token may
+ * Prints the text from `shown` on, up to a whole character: the next token may
  * complete what this one begins. Decodes all, as spaces depend on neighbours.
  */
 static pen_status show(struct writing *writing, size_t *shown, bool is_last,

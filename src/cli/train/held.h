@@ -7,7 +7,7 @@
 
 /*
  * A training under a supervisor (holder/names.h): its steps are kept in the
- * memory of a holder, and a later launch of the same command goes on from
+ * memory of a holder, and a later launch of the same command resumes from
  * there, or else from the newest step of its folder.
  */
 struct pen__train_held {
@@ -17,7 +17,7 @@ struct pen__train_held {
     struct pen_node_map nodes;
     bool is_everywhere; /* every rank has a holder */
     struct pen_kept kept;
-    bool is_unsaved; /* the step that the run goes on from is not on disk */
+    bool is_unsaved; /* the step that the run resumes from is not on disk */
 };
 
 #define PEN__TRAIN_HELD_NONE                                                   \
@@ -33,9 +33,9 @@ pen_status pen__train_held_connect(struct pen__train_held *held,
                                    struct pen_text *why);
 
 /*
- * By all ranks: what the run goes on from, where no `loaded` is newer. *out is
- * a checkpoint that the caller closes, or held->kept.checkpoint, or NULL: what
- * was loaded, or a new run.
+ * Finds the checkpoint that the run resumes from, unless `loaded` is newer;
+ * called by all ranks. *out is a checkpoint that the caller closes, or
+ * held->kept.checkpoint, or NULL: the run resumes from `loaded`, or is new.
  */
 pen_status pen__train_held_find(struct pen__train_held *held,
                                 const struct pen__train_args *args,
@@ -45,9 +45,9 @@ pen_status pen__train_held_find(struct pen__train_held *held,
                                 struct pen_text *why);
 
 /*
- * The holder has closed its socket: refused where it has gone on to another
- * epoch, to which this rank does not belong. Else it is gone, which is a
- * warning: the training goes on, and a restart begins from disk.
+ * The holder has closed its socket. Refuses where the holder serves another
+ * epoch, to which this rank does not belong. Otherwise the holder has ended:
+ * warns, the training continues, and a restart begins from disk.
  */
 pen_status pen__train_held_missed(struct pen__train_held *held,
                                   struct pen_text *why);

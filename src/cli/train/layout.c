@@ -15,7 +15,7 @@
 
 /* ---- a plan ---- */
 
-/* What a rank of this runtime cannot do is refused, not ignored. */
+/* Refuses a plan that this runtime cannot execute. */
 static pen_status check_restrictions(const struct pen_plan *plan,
                                      const struct pen__train_args *args,
                                      struct pen_text *why)
@@ -46,7 +46,7 @@ static pen_status check_restrictions(const struct pen_plan *plan,
     return pen_restrictions_check(&facts, PEN_REASON_AND_REMEDY, why);
 }
 
-/* What was opened before the plan was read must be what it says. */
+/* The plan must agree with what was opened before it was read. */
 static pen_status check_workload(const struct pen_plan *plan,
                                  const struct pen__train_args *args,
                                  uint32_t sequence, struct pen_text *why)
@@ -143,7 +143,7 @@ static pen_status find_generator(const char *name,
     return PEN_INVALID;
 }
 
-/* Of a step, in the replica of this rank. */
+/* Micro-batches of a step in the replica of this rank. */
 static uint32_t num_microbatches(const struct pen__train_layout *layout,
                                  const struct pen__train_args *args)
 {
@@ -325,7 +325,7 @@ static uint64_t steps_of(const struct pen_schedule *schedule)
            schedule->rules.period;
 }
 
-/* What is known of the schedule beside its ops goes by its name. */
+/* Sets facts of the schedule that its name implies and its ops do not show. */
 static void note_kind(struct pen__train_layout *layout)
 {
     const struct pen_schedule *schedule = layout->schedule;
@@ -357,7 +357,9 @@ static pen_status check_file(const struct pen__train_layout *layout,
     return PEN_INVALID;
 }
 
-/* All are kept: who looks on from another thread may still read them. */
+/*
+ * All schedules are kept: another thread, which observes, may still read them.
+ */
 static pen_status find_schedule(struct pen__train_layout *layout,
                                 const struct pen__train_args *args,
                                 uint64_t steps, const struct pen_schedule **out,
@@ -495,7 +497,7 @@ static void predict(struct pen__train_layout *layout,
     struct pen_text unused = PEN_TEXT_EMPTY;
     struct pen_timing *timing = NULL;
     struct pen_time_options options = {0};
-    /* A rank also waits inside layers, which no cost of a stage tells apart. */
+    /* A rank also waits inside layers, which is not part of a stage's costs. */
     bool has_bubble = layout->mesh.sizes[PEN_AXIS_CONTEXT] == 1 &&
                       layout->mesh.sizes[PEN_AXIS_TENSOR] == 1 &&
                       compute->expert_ranks <= 1;
@@ -672,7 +674,7 @@ static pen_status make(struct pen__train_layout *layout,
     return status;
 }
 
-/* What was measured with several micro-batches is read for those of the run. */
+/* A profile of several micro-batch sizes is read for that of the run. */
 static pen_status load_profile(const struct pen__train_args *args,
                                struct pen_profile **out, struct pen_text *why)
 {

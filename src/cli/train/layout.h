@@ -53,8 +53,8 @@ pen_status pen__train_layout_init(struct pen__train_layout *layout,
                                   struct pen_text *why);
 
 /*
- * What a trainer of this layout is made with, but for threads, transports and
- * hooks, which are the caller's. Borrows from all.
+ * The options of a trainer of this layout, except threads, transports and
+ * hooks, which the caller sets. Borrows from all arguments.
  */
 struct pen_trainer_options pen__train_layout_options(
     const struct pen__train_layout *layout, const struct pen__train_args *args,

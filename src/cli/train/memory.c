@@ -62,7 +62,7 @@ static void layer_cost(const struct pen__train_memory_question *question,
         pen_model_layer_cost(question->model->decoder, layer, workload, out);
 }
 
-/* Of text: the layers that are no blocks. */
+/* Layers of text models that are not blocks. */
 static bool is_end_of(const struct pen__train_memory_question *question,
                       uint32_t layer)
 {
@@ -71,7 +71,7 @@ static bool is_end_of(const struct pen__train_memory_question *question,
            pen_model_layer_kind(model, layer) != PEN_LAYER_BLOCK;
 }
 
-/* What a micro-batch brings to a layer behind the first. */
+/* Bytes that a micro-batch brings to a layer after the first. */
 static double input_bytes(const struct pen__train_memory_question *question,
                           uint32_t layer, const struct pen_workload *workload)
 {
@@ -164,7 +164,10 @@ static void share_layer(const struct pen__train_memory_question *question,
     }
     bool keeps_norms =
         !pen_recomputed_of(workload->recompute, workload->modules).norms;
-    /* Of a block: input, middle and both norms; their gradients. */
+    /*
+     * Rows of the stream: a block keeps input, middle and both norms, and holds
+     * their gradients.
+     */
     uint64_t stash = !is_block ? 2 : keeps_norms ? 4 : 2;
     uint64_t hold = is_block ? 4 : 1;
     plain->stash_bytes = share_bytes(
@@ -178,7 +181,7 @@ static void share_layer(const struct pen__train_memory_question *question,
     kept->again_bytes = share_bytes(kept->again_bytes, 2 * stream, ranks);
 }
 
-/* Of a sequence, for a pass: slices or parts. */
+/* Slices or parts that a sequence is cut into. */
 static uint64_t num_cuts(const struct pen__train_memory_question *question)
 {
     const struct pen_schedule *schedule = question->layout->schedule;
@@ -187,9 +190,9 @@ static uint64_t num_cuts(const struct pen__train_memory_question *question)
 }
 
 /*
- * What passes over a sequence share: queries, keys and values of all slices, in
- * place of those in their stashes and holds, or the keys and values of all
- * parts.
+ * Bytes that passes over a sequence share: queries, keys and values of all
+ * slices, in place of those in their stashes and holds, or the keys and values
+ * of all parts.
  */
 static double shared_bytes(const struct pen__train_memory_question *question,
                            const struct pen_layer_range *layers,
@@ -317,8 +320,8 @@ static double dealt_bytes(const struct pen__train_memory_question *question,
 }
 
 /*
- * What Muon lacks: the second moments of its matrices, which are dealt out, and
- * those in a snapshot; its scratch is more.
+ * Bytes that Muon saves: the second moments of its matrices, which are dealt
+ * out, and those in a snapshot; it needs more scratch instead.
  */
 static double muon_bytes(const struct pen__train_memory_question *question,
                          const struct pen_layer_range *layers,
@@ -591,7 +594,7 @@ static double host_key(void)
     return pen_crc32c(host, strlen(host));
 }
 
-/* What ranks with the same limits will take together. */
+/* Adds up the memory of all ranks that share each limit with this one. */
 static pen_status add_up(const struct pen__train_memory_question *question,
                          double own_bytes, struct together *out)
 {

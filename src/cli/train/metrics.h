@@ -6,8 +6,8 @@
 #include "runtime/metrics_server.h"
 
 /*
- * What --metrics-port shows of a training. Without the option there is no
- * server, and the figures are only kept.
+ * The figures of a training that --metrics-port shows. Without the option there
+ * is no server, and the figures are only kept.
  */
 struct pen__train_metrics {
     struct pen_metrics figures;

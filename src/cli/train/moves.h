@@ -46,11 +46,11 @@ pen_status pen__train_moves_make(struct pen__train_moves *moves,
                                  uint32_t num_ranks, struct pen_text *why);
 void pen__train_moves_release(struct pen__train_moves *moves);
 
-/* Whether one follows after so many steps. */
+/* Whether a move follows after `done` steps. */
 bool pen__train_moves_are_due(const struct pen__train_moves *moves,
                               uint64_t done);
 
-/* The move after so many steps, which is over then; NULL: none. */
+/* Takes the move due after `done` steps off the list; NULL: none. */
 struct pen__train_move *pen__train_moves_take(struct pen__train_moves *moves,
                                               uint64_t done);
 

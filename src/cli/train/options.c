@@ -494,7 +494,7 @@ static bool add_engine(struct pen__train_args *args, const char *word)
     return true;
 }
 
-/* Words with commas between them; false: one of them is no engine. */
+/* Reads names of engines with commas between them; false: one is unknown. */
 static bool read_engines(struct pen__train_args *args, const char *text)
 {
     char *word = args->engine_words;
@@ -630,7 +630,7 @@ static void drop_outputs(struct pen__train_args *args)
     args->metrics_port = NULL;
 }
 
-/* What follows from other options. */
+/* Sets options that follow from other ones. */
 static void complete(struct pen__train_args *args,
                      const struct argp_state *state)
 {
@@ -769,7 +769,10 @@ static bool has_own_layout(const struct pen__train_args *args)
     return false;
 }
 
-/* A line that says what is trained, on what and how long, stands alone. */
+/*
+ * A line with data, iterations and a learning rate needs no remembered
+ * settings.
+ */
 static bool is_complete(const struct pen__train_args *args)
 {
     return (args->data_path.count > 0 || args->token_ids != NULL) &&
@@ -837,7 +840,7 @@ static int64_t read_patience(const char *text)
     return (int64_t)(seconds * 1e9);
 }
 
-/* What a checkpoint lacks is found after the ranks have met. */
+/* Options that a checkpoint lacks are found after the ranks have met. */
 static error_t end_options(struct argp_state *state)
 {
     struct pen__train_args *args = state->input;

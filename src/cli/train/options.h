@@ -70,7 +70,7 @@ struct pen__train_args {
     const char *ring;   /* HOST:PORT of a coordinator; NULL: no island */
     const char *island; /* its name, and the file of its key */
     const char *key;
-    const char *keys; /* folder; NULL: keys, beside the key */
+    const char *keys; /* folder; NULL: `keys`, next to the key */
     const char *patience;
     int64_t patience_ns;
     unsigned late; /* of an island: enum pen__train_late */
@@ -99,13 +99,13 @@ struct pen__train_args {
     char engine_words[PEN__MOST_ENGINE_LETTERS]; /* the same, cut apart */
     struct pen__train_engine engines[PEN__MOST_ENGINES]; /* in words */
     uint32_t num_engines;
-    const struct pen_engine_kind *engine; /* of this rank. Of several: one that
-                                             takes threads until the layout is
-                                             known. Of those that only wait:
-                                             one that takes no threads */
-    const char *engine_device;            /* of it; NULL: its choice */
-    bool is_sleeping;                     /* operations only wait */
-    int64_t sleep_ns; /* so long; 0: as long as the profile says */
+    /* The engine of this rank. With several engines, one that takes threads
+     * until the layout is known; with engines that only wait, one that takes no
+     * threads. */
+    const struct pen_engine_kind *engine;
+    const char *engine_device; /* of it; NULL: its choice */
+    bool is_sleeping;          /* operations only wait */
+    int64_t sleep_ns; /* each operation waits; 0: as long as the profile says */
     uint64_t threads;
     unsigned recompute; /* enum pen_recompute */
     const char *recompute_modules;
@@ -132,7 +132,7 @@ struct pen__train_args {
     uint64_t eval_interval;       /* 0: never */
     uint64_t eval_iters;
 
-    /* Of each option that was given, remembered or chosen: its last word. */
+    /* By option that was given, remembered or chosen: its last word. */
     const char *given[PEN__FIELDS_MAX];
     uint32_t num_ranks;        /* as the launcher says; 0: unknown */
     struct pen_text chosen;    /* options for the texts, for people */

@@ -27,7 +27,7 @@ static pen_status open_data(struct pen__training *training,
                                   .seq_length = args->seq_length,
                                   .seed = args->seed};
     pen_status status = pen__data_open(model, &wish, &training->batches, why);
-    /* What was not given is a setting of the run, too. */
+    /* An option that was not given is a setting of the run, too. */
     if (status == PEN_OK && model->decoder != NULL && args->token_ids == NULL)
         args->seq_length = pen_batches_shape(training->batches).num_ids;
     if (status != PEN_OK || args->eval_interval == 0)
@@ -90,7 +90,7 @@ static bool is_power_of_two(uint64_t number)
     return number > 0 && (number & (number - 1)) == 0;
 }
 
-/* What a model can be trained with whose pieces are on several ranks. */
+/* Refuses what cannot train a model whose pieces are on several ranks. */
 static pen_status check_group(const struct pen__training *training,
                               struct pen_text *why)
 {
@@ -121,7 +121,7 @@ static pen_status check_group(const struct pen__training *training,
     return PEN_INVALID;
 }
 
-/* What a model that is cut can be trained with. */
+/* Refuses what cannot train a model that is cut into pieces. */
 static pen_status check_pieces(const struct pen__training *training,
                                struct pen_text *why)
 {
@@ -528,7 +528,10 @@ static pen_status set_weights(struct pen__training *training,
     return status;
 }
 
-/* What was remembered when the command line was read. */
+/*
+ * Reports the settings that were remembered when the command line was read, or
+ * why they could not be.
+ */
 static pen_status recall(struct pen__training *training, struct pen_text *why)
 {
     const struct pen__train_args *args = &training->args;

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A number from 1; moves *at behind it. */
+/* A number from 1; moves *at past it. */
 static bool read_step(const char **at, uint64_t *out)
 {
     char *end;
@@ -17,7 +17,7 @@ static bool read_step(const char **at, uint64_t *out)
     return true;
 }
 
-/* The next entry of a list, one step or several; moves *at behind it. */
+/* The next entry of a list, one step or several; moves *at past it. */
 static bool read_range(const char **at, uint64_t *first, uint64_t *last)
 {
     if (!read_step(at, first))

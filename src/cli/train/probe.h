@@ -21,7 +21,7 @@ struct pen__train_probe {
 /* Whether a text is a list of steps: "1,5,10-20". */
 bool pen__train_probe_is_list(const char *steps);
 
-/* What the trainer gets, on every rank. Borrows all. */
+/* The sink that the trainer of every rank gets. Borrows all. */
 const struct pen_probe_sink *
 pen__train_probe_sink(struct pen__train_probe *probe, const char *steps);
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* One word of --recompute-stages; NULL in *next behind the last one. */
+/* One word of --recompute-stages; *next is NULL after the last one. */
 static bool read_word(const char *at, enum pen_recompute *out,
                       const char **next)
 {

@@ -4,9 +4,9 @@
 #include "cli/train/options.h"
 
 /*
- * What is computed again: --recompute-granularity for all stages or
- * --recompute-stages for each of them, and --recompute-modules for those that
- * are selective.
+ * Options on recomputation: --recompute-granularity for all stages or
+ * --recompute-stages for each of them, and --recompute-modules for stages that
+ * recompute selectively.
  */
 
 /*

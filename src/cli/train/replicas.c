@@ -49,7 +49,7 @@ static pen_status choose(struct pen__train_replicas *replicas,
     return check_images(replicas, args, model, why);
 }
 
-/* Of text models the state is the weights; images have statistics, too. */
+/* The state of text models is their weights; images have statistics, too. */
 static pen_status check_island(const struct pen_sync_choice *choice,
                                const struct pen__train_args *args,
                                const struct pen_any_model *model,

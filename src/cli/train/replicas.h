@@ -30,12 +30,12 @@ pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
                                     struct pen_text *why);
 void pen__train_replicas_release(struct pen__train_replicas *replicas);
 
-/* Those who train together in every step: the part, or the world. */
+/* The ranks that train together in every step: the part, or the world. */
 struct pen_transport *
 pen__train_replicas_transport(const struct pen__train_replicas *replicas,
                               struct pen_transport *world);
 
-/* Behind the loading of weights. */
+/* Call this after the weights are loaded. */
 pen_status pen__train_replicas_join(const struct pen__train_replicas *replicas,
                                     const struct pen__train_args *args,
                                     struct pen_batches *batches,

@@ -11,10 +11,9 @@
 #include <time.h>
 
 /*
- * What a training tells: a line on stdout every --log-interval steps, one on
- * the terminal that follows every step, a log of all steps, TensorBoard, and
- * the metrics.
- * Called between steps, never in one.
+ * The outputs of a training: a line on stdout every --log-interval steps, one
+ * on the terminal that follows every step, a log of all steps, TensorBoard, and
+ * the metrics. Called between steps, never within one.
  */
 struct pen__train_report {
     uint64_t first_step; /* done before this run */

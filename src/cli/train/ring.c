@@ -101,8 +101,9 @@ void pen__train_ring_release(struct pen__train_ring *ring)
 
 /* ---- what all islands have in common ---- */
 
-/* Options that may differ between islands, beside those that may change when a
- * run is resumed; and which of those may not. */
+/* Options that may differ between islands, in addition to those that may change
+ * when a run is resumed; then exceptions to the latter, which must be the same.
+ */
 static const char *const own_options[] = {"data-path", "token-ids", "threads",
                                           "run", NULL};
 static const char *const common_options[] = {

@@ -44,7 +44,7 @@ pen__train_ring_island(const struct pen__train_ring *ring);
 void pen__train_ring_explain(struct pen__train_ring *ring,
                              struct pen_text *why);
 
-/* Behind the last step: waits until no island needs this one. */
+/* After the last step: waits until no island needs this one. */
 void pen__train_ring_leave(struct pen__train_ring *ring);
 
 #endif

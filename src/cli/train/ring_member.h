@@ -44,8 +44,8 @@ pen_status pen__ring_member_take(struct pen__ring_member *member,
                                  struct pen_text *why);
 
 /*
- * Behind the last round: leaves the ring, so that no island that stays waits
- * for this one. False: not yet.
+ * After the last round: leaves the ring, so that no remaining island waits for
+ * this one. False: not yet.
  */
 bool pen__ring_member_has_left(struct pen__ring_member *member);
 

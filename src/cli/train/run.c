@@ -128,7 +128,10 @@ static pen_status settle_step(struct pen__training *training, uint32_t *count,
     return status;
 }
 
-/* `done` steps were taken before the pass, which took so long for each. */
+/*
+ * Reports the `count` steps of a pass, which took `sec` each, after `done`
+ * earlier steps.
+ */
 static pen_status report_steps(struct pen__training *training, uint32_t count,
                                uint64_t done, double sec, struct pen_text *why)
 {
@@ -218,7 +221,7 @@ static pen_status look_after_checkpoints(struct pen__training *training,
     return PEN_OK;
 }
 
-/* Behind every step that is known to be right. */
+/* Called after every step whose numbers have been found right. */
 static pen_status keep_step(struct pen__training *training,
                             struct pen_text *why)
 {
@@ -280,9 +283,8 @@ pen_status pen__training_save_kept(struct pen__training *training)
         return PEN_OK;
     pen__train_watch_note(&training->watch, PEN_BOARD_SAVING);
     pen_status status = pen_checkpointer_begin(training->checkpointer);
-    return status == PEN_LOST
-               ? status
-               : PEN_OK; /* pen__training_settle() tells others */
+    /* pen__training_settle() reports other failures to all ranks. */
+    return status == PEN_LOST ? status : PEN_OK;
 }
 
 /* All that depends on the layout, on this rank alone. */

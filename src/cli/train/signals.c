@@ -12,7 +12,7 @@ static volatile sig_atomic_t stop_seen;
 static volatile sig_atomic_t save_seen;
 static volatile sig_atomic_t is_quiet;
 
-/* From a handler; that it fails is nobody's business. */
+/* Called in a signal handler, which can do nothing about a failure. */
 static void say(const char *words, size_t length)
 {
     ssize_t written = write(STDERR_FILENO, words, length);

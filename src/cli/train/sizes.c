@@ -14,7 +14,7 @@ bool pen__train_schedule_is_file(const char *text)
            (pen_generator_find(text) == NULL && access(text, F_OK) == 0);
 }
 
-/* Those of one update, where steps overlap. */
+/* Micro-batches of one update, where steps overlap. */
 static uint64_t microbatches_of(const struct pen_schedule *schedule)
 {
     uint64_t period = schedule->rules.period;

@@ -16,7 +16,10 @@
 
 /* ---- threads ---- */
 
-/* Of one of several ranks on this node: what it is bound to, or its share. */
+/*
+ * Cores of one of several ranks on this node: those it is bound to, or its
+ * share.
+ */
 static int share_of_cores(uint32_t num_ranks)
 {
     struct pen_topology topology;
@@ -100,7 +103,7 @@ static pen_status describe_model(const struct pen_any_model *model,
     return status;
 }
 
-/* What only some ranks write or show is left out. */
+/* Leaves out options on outputs that only some ranks write or show. */
 static pen_status describe_options(const struct pen__train_args *args,
                                    struct pen_launch_identity *identity,
                                    struct pen_text *why)
@@ -159,7 +162,10 @@ static pen_status describe_data(const struct pen__train_args *args,
     return status;
 }
 
-/* Of all ranks, so that ranks with the same options describe the same. */
+/*
+ * Describes the engines of all ranks, so that ranks with the same options give
+ * the same text.
+ */
 static void describe_engines(const struct pen__train_args *args,
                              struct pen_text *out)
 {
@@ -240,7 +246,7 @@ double pen__train_patience(const struct pen__train_args *args)
 
 /* ---- memory ---- */
 
-/* Nobody reads a thousand lines; the worst is told in any case. */
+/* A longer list is not read; the worst rank is printed in any case. */
 enum { MOST_LINES = 16 };
 
 static void tell_ranks(const double *peaks, const double *predicted,

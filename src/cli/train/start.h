@@ -6,7 +6,7 @@
 #include "watch/launch.h"
 #include "watch/launch_identity.h"
 
-/* What the ranks of a training settle among themselves. */
+/* Facts that the ranks of a training settle among themselves. */
 
 #define PEN__MB(bytes) (1e-6 * (double)(bytes))
 

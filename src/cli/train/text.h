@@ -28,7 +28,10 @@ struct pen__choices {
     size_t count;
 };
 
-/* What suits the texts; a line without a launcher has one rank. */
+/*
+ * Chooses the settings that suit the texts, for one rank where there is no
+ * launcher.
+ */
 void pen__train_text_choose(const struct pen__train_args *args,
                             struct pen__choices *out);
 void pen__choices_release(struct pen__choices *choices);

@@ -83,7 +83,7 @@ static pen_status start_threads(struct pen__training *training,
     return status;
 }
 
-/* The peak is measured before there is anything in memory beside it. */
+/* The peak is measured before anything else is in memory. */
 static pen_status measure_peak(struct pen__training *training,
                                struct pen_text *why)
 {
@@ -259,8 +259,8 @@ static pen_status fail_early(const struct pen__training *training,
 }
 
 /*
- * All ranks of the node meet at the board before MPI_Init. An engine that does
- * not start is told to the other ranks after that.
+ * All ranks of the node meet at the board before MPI_Init. A failure to start
+ * the engine is reported to the other ranks after that.
  */
 static pen_status start(struct pen__training *training, struct pen_text *why)
 {

@@ -39,7 +39,7 @@ void pen__training_finish_commit(struct pen__training *training)
                                (double)step);
 }
 
-/* What this rank wants after the step, or after those that overlap. */
+/* The votes of this rank after the step, or after the steps that overlap. */
 static void vote(void *context)
 {
     struct pen__training *training = context;
@@ -109,7 +109,8 @@ pen_status pen__training_agree(struct pen__training *training,
     pen__train_watch_note(&training->watch, PEN_BOARD_COLLECTIVE);
     status = pen_agree(training->transport, status, doing,
                        pen__train_patience(&training->args), why);
-    if (status != PEN_LOST) /* or others read that this rank goes on */
+    if (status != PEN_LOST) /* a lost rank does not note it: others would read
+                               that this rank continues */
         pen__train_watch_note(&training->watch, before);
     return status;
 }

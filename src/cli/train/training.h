@@ -28,7 +28,7 @@ struct pen__training {
     struct pen__train_replicas replicas;
     bool is_first; /* of the ranks: this one talks */
     struct pen_pretrained pretrained;
-    struct pen_checkpoint *resumed; /* beside --model: of --load, or found */
+    struct pen_checkpoint *resumed; /* besides --model: of --load, or found */
     struct pen__train_held held;    /* steps in memory */
     struct pen_run_folder folder;   /* of --save */
     struct pen_batches *batches;
@@ -41,7 +41,7 @@ struct pen__training {
     struct pen_verifier *verifier; /* NULL: replicas are not compared */
     struct pen_checkpointer *checkpointer;
     struct pen_commits *commits; /* NULL: no step is kept in memory */
-    struct pen_step *steps;      /* that a pass tells */
+    struct pen_step *steps;      /* that a pass reports */
     double last_sec;             /* of a step of the pass before */
     int threads;
     double peak_flops; /* of this rank; NaN: not measured */
@@ -53,11 +53,11 @@ struct pen__training {
     bool is_stopped;        /* before the last step */
 };
 
-/* That it goes on from; NULL: it begins. */
+/* The checkpoint that the run resumes from; NULL: it is a new run. */
 const struct pen_checkpoint *
 pen__training_checkpoint(const struct pen__training *training);
 
-/* Those of this replica. */
+/* The ranks of this replica. */
 struct pen_transport *
 pen__training_own_ranks(const struct pen__training *training);
 
@@ -67,7 +67,7 @@ bool pen__training_stands_alone(const struct pen__training *training);
 /* The last step that is kept counts from here on. */
 void pen__training_finish_commit(struct pen__training *training);
 
-/* Of the trainer, with another layout, too. */
+/* Options for the trainer, for any layout. */
 struct pen_trainer_options
 pen__training_options(struct pen__training *training,
                       const struct pen__train_layout *layout,
@@ -107,12 +107,15 @@ pen_status pen__training_settle(struct pen__training *training,
 void pen__training_set_predictions(struct pen__training *training);
 
 /*
- * The step that the run goes on from may have been lost on its way to the disk,
- * and another may not be due for long.
+ * Saves the step that the run resumed from, where it is due and not on disk: it
+ * may have been lost on its way there, and the next checkpoint may be far off.
  */
 pen_status pen__training_save_kept(struct pen__training *training);
 
-/* Steps until the end or a signal, with checkpoints between and behind. */
+/*
+ * Takes steps until the end or a signal, with checkpoints between steps and
+ * after the last.
+ */
 pen_status pen__training_run(struct pen__training *training,
                              struct pen_text *why);
 

@@ -131,7 +131,7 @@ struct place {
     uint32_t row;
 };
 
-/* Replicas of a --sync method have a mesh each, one behind the other. */
+/* Replicas of a --sync method have a mesh each, one after the other. */
 static struct place find_place(const struct pen__train_layout *layout,
                                uint32_t world_rank)
 {
@@ -147,7 +147,10 @@ static struct place find_place(const struct pen__train_layout *layout,
 
 #define NO_LINE UINT32_MAX
 
-/* Of a rank in traces, where a tensor group is one line: that of its first. */
+/*
+ * The line of a rank in traces. A tensor group has one line: that of its first
+ * rank.
+ */
 static uint32_t find_line(const struct pen__train_layout *layout, uint32_t rank)
 {
     struct pen_mesh lines = layout->mesh;

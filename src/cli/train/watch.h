@@ -7,8 +7,8 @@
 #include "watch/watchdog.h"
 
 /*
- * What looks on while a rank trains: the board of the node and the watchdog,
- * and the trace. A training of one process has only the trace.
+ * The observers of a rank that trains: the board of the node, the watchdog and
+ * the trace. A training of one process has only the trace.
  */
 struct pen__train_watch {
     struct pen_board *board;
@@ -75,7 +75,10 @@ pen__train_watch_hooks(struct pen__train_watch *watch);
 void pen__train_watch_set_schedule(struct pen__train_watch *watch,
                                    const struct pen_schedule *schedule);
 
-/* Between steps: one begins, or took so long; something else is done. */
+/*
+ * Between steps: a step begins, or took `sec` seconds; the rank does something
+ * else.
+ */
 void pen__train_watch_begin(struct pen__train_watch *watch, uint64_t step);
 void pen__train_watch_end(struct pen__train_watch *watch, double sec);
 void pen__train_watch_note(struct pen__train_watch *watch,
