@@ -8,11 +8,18 @@
  *   norms   gradients of gains are not summed over a tensor group
  *   part    one sum inside layer 1 lacks the part of the other tensor rank
  *   stale   gathered weights stay after a step (ZeRO-3)
+ *   parts   ranks of a context group divide the loss by their own targets
+ *   keys    slopes of keys and values of a chunk lack those of other chunks
+ *   travel  two rows come back from their experts in each other's place
+ *   clip    gradients of a tensor group count twice in the norm
  */
 #include "network/chain.h"
+#include "network/context.h"
+#include "network/experts.h"
 #include "network/network.h"
 #include "runtime/exchange.h"
 #include "runtime/gather.h"
+#include "runtime/optimizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +54,27 @@ void __wrap_pen__exchange(struct pen_group *group, uint32_t with,
                           const void *mine, void *theirs, size_t bytes);
 void __real_pen_gather_forget(struct pen_gather *gather);
 void __wrap_pen_gather_forget(struct pen_gather *gather);
+
+struct pen__context_sums __real_pen__context_sum(struct pen__context *context,
+                                                 struct pen_engine *engine,
+                                                 void *shares, void *received);
+struct pen__context_sums __wrap_pen__context_sum(struct pen__context *context,
+                                                 struct pen_engine *engine,
+                                                 void *shares, void *received);
+void __real_pen__experts_travel(struct pen__experts *experts,
+                                const struct pen__experts_pass *pass,
+                                const struct pen__journey *journeys,
+                                size_t count, bool is_back);
+void __wrap_pen__experts_travel(struct pen__experts *experts,
+                                const struct pen__experts_pass *pass,
+                                const struct pen__journey *journeys,
+                                size_t count, bool is_back);
+void __real_pen_optimizer_step(const struct pen_optimizer *optimizer,
+                               struct pen_network *network, size_t parameter,
+                               const struct pen_update *update);
+void __wrap_pen_optimizer_step(const struct pen_optimizer *optimizer,
+                               struct pen_network *network, size_t parameter,
+                               const struct pen_update *update);
 
 static bool is_planted(const char *name)
 {
@@ -99,6 +127,8 @@ static void unbalance(struct pen_microbatch *microbatch)
     if (is_planted("scale") && target != NULL && microbatch->targets != NULL &&
         microbatch->targets[0] == atoi(target))
         microbatch->loss_count /= 2;
+    if (is_planted("parts"))
+        microbatch->loss_count /= 2;
 }
 
 void __wrap_pen_network_forward(struct pen_network *network,
@@ -139,4 +169,48 @@ void __wrap_pen_gather_forget(struct pen_gather *gather)
 {
     if (!is_planted("stale"))
         __real_pen_gather_forget(gather);
+}
+
+/* The sum of the first chunk is the share of its own rank. */
+struct pen__context_sums __wrap_pen__context_sum(struct pen__context *context,
+                                                 struct pen_engine *engine,
+                                                 void *shares, void *received)
+{
+    static void *own = NULL;
+    bool is_first = is_planted("keys") && context->share->part == 0;
+    if (is_first && own == NULL)
+        own = malloc(context->chunk_bytes);
+    if (is_first)
+        memcpy(own, shares, context->chunk_bytes);
+    struct pen__context_sums sums =
+        __real_pen__context_sum(context, engine, shares, received);
+    if (is_first)
+        sums.of[0] = own;
+    return sums;
+}
+
+void __wrap_pen__experts_travel(struct pen__experts *experts,
+                                const struct pen__experts_pass *pass,
+                                const struct pen__journey *journeys,
+                                size_t count, bool is_back)
+{
+    __real_pen__experts_travel(experts, pass, journeys, count, is_back);
+    if (!is_planted("travel") || !is_back)
+        return;
+    char *rows = journeys[0].local;
+    for (size_t i = 0; i < journeys[0].bytes; i++) {
+        char first = rows[i];
+        rows[i] = rows[journeys[0].bytes + i];
+        rows[journeys[0].bytes + i] = first;
+    }
+}
+
+void __wrap_pen_optimizer_step(const struct pen_optimizer *optimizer,
+                               struct pen_network *network, size_t parameter,
+                               const struct pen_update *update)
+{
+    struct pen_update with = *update;
+    if (is_planted("clip"))
+        with.norm *= 2;
+    __real_pen_optimizer_step(optimizer, network, parameter, &with);
 }
