@@ -103,7 +103,11 @@ draw_sizes() {
 
 draw_rest() {
     local granularity
-    [ "$(pick bf16 0 0 1)" = 0 ] || same+=(--bf16)
+    # The memory of the distant engine is not the host's; it has the sums of the reference, in f32.
+    case $(pick engine onednn onednn onednn bf16 bf16 distant) in
+    bf16) same+=(--bf16) ;;
+    distant) same+=(--engine reference) own+=(--engine distant) ;;
+    esac
     granularity=$(pick recompute none selective full full)
     own+=(--recompute-granularity "$granularity")
     [ "$granularity" != selective ] || own+=(--recompute-modules "$(pick modules core_attn mlp layernorm core_attn,mlp)")
