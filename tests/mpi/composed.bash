@@ -103,10 +103,11 @@ draw_sizes() {
 
 draw_rest() {
     local granularity
-    # The memory of the distant engine is not the host's; it has the sums of the reference, in f32.
-    case $(pick engine onednn onednn onednn bf16 bf16 distant) in
-    bf16) same+=(--bf16) ;;
-    distant) same+=(--engine reference) own+=(--engine distant) ;;
+    # The distant engine has the sums of the reference, and no experts. Groups inside layers need memory of the host.
+    case $(pick engine onednn onednn bf16 distant distant),$((tp * cp * ep)),$family in
+    bf16,*) same+=(--bf16) ;;
+    distant,1,mixtral | distant,1,*_moe | distant,1,deepseek_v3) ;;
+    distant,1,*) same+=(--engine reference) own+=(--engine distant) ;;
     esac
     granularity=$(pick recompute none selective full full)
     own+=(--recompute-granularity "$granularity")
