@@ -1,4 +1,24 @@
-/* The walk along the row. What is made before it: executor_room.c. */
+/*
+ * The walk along the row. executor_room.c makes the room for it.
+ *
+ *   pen_executor_run()
+ *        |
+ *        v        next op                              last op
+ *    BEGINNING ------------> AT AN OP ----------------------------> FINISHING
+ *        ^                   |   ^  |                                   |
+ *        |  an op needs      |   |  | the gate of a gated pass          |
+ *        |  a message        v   |  v                                   |
+ *        |                WAITING | AT THE GATE --- it was right --> AT AN OP
+ *        |                   |    |  |                                  |
+ *        |    it has come    +----+  | it was wrong                     |
+ *        +--- pen_executor_rewind() -+                                  |
+ *                                                  messages have left   v
+ *   a wait fails, in any state ---> PEN_LOST                          DONE
+ *
+ * AT AN OP and WAITING look after all messages: between layers, and for as long
+ * as the wait lasts. A chained pass is DONE with its last op, and its messages
+ * leave while the next pass runs.
+ */
 #include "runtime/executor.h"
 
 #include "base/bug.h"

@@ -1,3 +1,20 @@
+/*
+ * A training that a method of sync/ keeps together with others:
+ *
+ *              gradients are there          updated, or the method's own step
+ *   COMPUTING ----before_step()----> STEPPING ----after_step()----> VOTING
+ *    |  ^  ^                                                         |
+ *    |  |  +------------ counts of votes, every few steps -----------+
+ *    |  |
+ *    |  +-- pen_replicas_hide() --+
+ *    |                            |
+ *    +-- pen_replicas_show() -> SHOWN: weights are those of the one model, for
+ *    |                          an evaluation or a checkpoint
+ *    +-- pen_replicas_leave() -> LEFT: peers know of it, and do not wait for it
+ *
+ * In COMPUTING the method's messages move with polls of the executor. An island
+ * goes from VOTING to the round that its ring gives it (islands.c).
+ */
 #include "runtime/replicas.h"
 
 #include "base/bug.h"

@@ -4,6 +4,17 @@
  * is exact in whatever order MPI adds:
  *
  *   | squares of gradients, per tensor | losses, per logical replica | ...
+ *
+ *   PASS --row done--> SUMMING --all ranks know--> JUDGED --finite--> UPDATING
+ *    ^                                               |                   |
+ *    |       not finite, first time: statistics      |                   v
+ *    +------ restored, computed once more -----------+                 VOTED
+ *                                                    |                   ^
+ *       not finite again: the training ends, or      |                   |
+ *       --on-nan skip counts the step as taken ------+-------------------+
+ *
+ * trainer_ahead.c has steps that update before JUDGED, trainer_async.c and
+ * trainer_joint.c those of stages that do not step together.
  */
 #include "base/bug.h"
 #include "base/clock.h"
