@@ -20,7 +20,7 @@ struct pen_candidate {
     struct pen_recipe recipe;
 };
 
-/* What a search may not choose itself; 0: it may. */
+/* Choices that a search may not make itself; 0: it may. */
 struct pen_candidate_filter {
     uint32_t degrees[PEN_DEGREES];
     uint32_t micro_batch;

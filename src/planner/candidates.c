@@ -64,7 +64,7 @@ struct space {
     struct pen__bases *out;
 };
 
-/* What the loops below have chosen so far. */
+/* The choices of the loops below so far. */
 struct choice {
     struct pen_candidate candidate;
     double seconds;    /* of a micro-batch, all layers on the best group */
@@ -122,7 +122,7 @@ static void set_replicas(const struct pen__bases *bases, uint32_t dp,
         base->floor_sec = base->path;
 }
 
-/* Whether so many replicas can share the batch, and the experts. */
+/* Whether `dp` replicas can share the batch, and the experts. */
 static bool may_replicate(const struct pen__bases *bases,
                           const struct pen_candidate *candidate, uint32_t dp)
 {
@@ -454,7 +454,7 @@ static int compare_bases(const void *left, const void *right)
     const struct pen__base *b = right;
     if (a->key != b->key)
         return a->key < b->key ? -1 : 1;
-    /* What is equal keeps one order, whatever qsort() does. */
+    /* Equal bases keep one order, whatever qsort() does. */
     for (int i = 0; i < PEN_DEGREES; i++)
         if (a->candidate.degrees[i] != b->candidate.degrees[i])
             return a->candidate.degrees[i] < b->candidate.degrees[i] ? -1 : 1;
@@ -563,7 +563,7 @@ static bool add_shardings(const struct pen_setting *setting,
     return true;
 }
 
-/* Whether the schedule exists with so many micro-batches. */
+/* Whether the schedule exists with the candidate's number of micro-batches. */
 static bool has_schedule(const struct pen_candidate *candidate)
 {
     const struct pen_generator *generator = candidate->generator;
@@ -631,7 +631,10 @@ bool pen__is_plain(const struct pen_generator *generator)
     return pen_target_has_schedule(PEN_TARGET_MEGATRON, generator);
 }
 
-/* A short pipeline tells; how much less a long one holds is not asked. */
+/*
+ * A schedule that holds less than 1F1B on a short pipeline counts as holding a
+ * third, the least of any, on a long one.
+ */
 #define PROBE_RANKS 8u
 #define LEAST_HELD (1.0 / 3)
 

@@ -5,13 +5,12 @@
 #include "planner/objective.h"
 
 /*
- * All candidates of a setting. First those that differ in degrees (without
- * vpp), micro-batch and recomputation, each with a value that none of its
- * layouts can beat; then, of one of those, all schedules, chunks and
- * shardings.
+ * All candidates of a setting. A base is a choice of degrees (without vpp),
+ * micro-batch and recomputation, with a value that none of its layouts can
+ * beat. The candidates of a base are all its schedules, chunks and shardings.
  *
- * Only the base with the most replicas is listed. Those with fewer are made
- * from it one by one, pen__base_next(), and seldom all of them.
+ * Only the base with the most replicas is listed. Bases with fewer replicas are
+ * made from it one by one by pen__base_next(), and seldom all of them.
  */
 
 struct pen__base {
@@ -57,7 +56,9 @@ bool pen__base_next(const struct pen__bases *bases, struct pen__base *base);
 /* Sets the key anew. */
 void pen__base_set_key(const struct pen__bases *bases, struct pen__base *base);
 
-/* What a layout of the base that takes at least these seconds cannot beat. */
+/*
+ * The value that no layout of the base can beat if it takes at least `seconds`.
+ */
 double pen__base_value(const struct pen__bases *bases,
                        const struct pen__base *base, double seconds);
 
@@ -86,8 +87,9 @@ bool pen__candidate_has_room(const struct pen_setting *setting,
                              double bytes, double *least);
 
 /*
- * What ranks hold at least under a schedule, as a share of what they do under
- * 1F1B: 1, or a third for those that hold less, since V-Min, the leanest, does.
+ * The least that ranks hold under a schedule, as a share of what they hold
+ * under 1F1B: 1, or a third for schedules that hold less, as V-Min does, the
+ * leanest.
  */
 double pen__held_share(const struct pen_generator *generator);
 

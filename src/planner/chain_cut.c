@@ -1,7 +1,7 @@
 /*
  * Bisection on the seconds of the slowest part. For one bound, from the last
- * part to the first, all layers are marked from which this part and those
- * behind it can take what is left:
+ * part to the first, all layers are marked from which this part and the parts
+ * after it can take the remaining layers:
  *
  *   can(j, b)  if some e in b+1..last(j, b) has can(j + 1, e)
  *

@@ -21,10 +21,10 @@ struct pen__chain_cut {
 
 /*
  * Sets counts[0] to counts[num_parts - 1]. The slowest part is as quick as it
- * can be, to 1e-9 of it; the others are about as even as they can be. None is
- * empty. INFEASIBLE when no cut keeps the limits. Where layers times parts is
- * more than 2^18, layers stay together in pieces, and the cut is the best of
- * those between pieces, to 1e-3.
+ * can be, to 1e-9 of it; the others are about as even as they can be. Each part
+ * has a layer at least. INFEASIBLE when no cut keeps the limits. Where layers
+ * times parts is more than 2^18, layers stay together in pieces, and the cut is
+ * the best of those between pieces, to 1e-3.
  */
 pen_status pen__chain_cut(const struct pen__chain_cut *chain, uint32_t *counts,
                           struct pen_text *why);

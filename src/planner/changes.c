@@ -240,8 +240,9 @@ static void try_choices(const struct work *work,
 }
 
 /*
- * The next row: layers cut as the search cuts them, since all others are; else
- * the best of single choices; else of pairs. None: all that is left.
+ * The next row: layers cut as the search cuts them, where all other choices
+ * agree; else the best of single choices; else of pairs. Its choices are 0
+ * where no pair is possible either.
  */
 static struct pen_change next_change(const struct work *work,
                                      const struct pen_change *before,

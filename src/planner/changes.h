@@ -16,7 +16,7 @@
 #define PEN_CHOICE_TABLE(X)                                                    \
     X(STAGES)   /* which layers are on which stage */                          \
     X(SEQUENCE) /* sequence parallelism */                                     \
-    X(OVERLAP)  /* messages of replicas behind computing */                    \
+    X(OVERLAP)  /* messages of replicas overlap with computing */              \
     X(TP)                                                                      \
     X(CP)                                                                      \
     X(PP)                                                                      \
@@ -34,7 +34,7 @@ enum pen_choice {
         PEN_CHOICES
 };
 
-/* Messages that a training hides behind computing, and whether its loss is
+/* Messages of a training that overlap with computing, and whether its loss is
  * fused; a plan itself does not say. */
 struct pen_overlaps {
     bool gradients;
@@ -62,7 +62,10 @@ struct pen_changes {
 struct pen_setting pen_setting_with_overlaps(const struct pen_setting *setting,
                                              const struct pen_overlaps *own);
 
-/* A plan of somebody else, and its prediction with its own overlaps. */
+/*
+ * A plan that the search did not make, and its prediction with its own
+ * overlaps.
+ */
 struct pen_plan_imported {
     const struct pen_plan *plan;
     const struct pen_prediction *prediction;

@@ -25,13 +25,19 @@ struct pen_device_set {
     uint64_t stride;
 };
 
-/* Of `bytes` in all on each device, of the larger side. 0 when alone. */
+/*
+ * Seconds of a collective on each device, for `bytes` in all of the larger
+ * side. 0 when alone.
+ */
 double pen_collective_time(const struct pen_cluster *cluster,
                            const struct pen_device *device,
                            enum pen_collective_kind kind,
                            const struct pen_device_set *set, double bytes);
 
-/* Of each device, if all bytes of a sum or a gather are in one message. */
+/*
+ * Bytes per second of each device, if all bytes of a sum or a gather are in one
+ * message.
+ */
 double pen_collective_bandwidth(const struct pen_cluster *cluster,
                                 const struct pen_device *device,
                                 const struct pen_device_set *set);

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Of the machine that nobody has. */
+/* Constants of an assumed machine, for predictions without a profile. */
 #define FLOPS_PER_SEC 1e11
 #define UPDATE_SEC 3e-9 /* of one element, all that a step does once */
 
@@ -66,7 +66,7 @@ static bool is_counted(const struct pen_compute *compute,
     return recompute == PEN_RECOMPUTE_SELECTIVE && compute->modules != 0;
 }
 
-/* What the profile has of a mode, or what that is counted from. */
+/* The mode of the profile that a mode is measured as, or counted from. */
 static enum pen_recompute measured_mode(const struct pen_compute *compute,
                                         enum pen_recompute recompute)
 {
@@ -94,7 +94,9 @@ pen_status pen_compute_check(const struct pen_compute *compute,
     return PEN_INVALID;
 }
 
-/* Of rows that come from other ranks, as their modules are computed again. */
+/*
+ * Adds the room for rows from other ranks, less where modules are recomputed.
+ */
 static void count_rooms(const struct pen_compute *compute,
                         enum pen_recompute recompute,
                         struct pen_compute_bytes *out)
@@ -156,7 +158,10 @@ static bool is_block(const struct pen_compute *compute, uint32_t layer)
            pen_model_layer_kind(compute->model, layer) == PEN_LAYER_BLOCK;
 }
 
-/* Of a layer of a stage; some blocks of full recomputation keep everything. */
+/*
+ * The mode of a layer in a stage; some blocks of full recomputation keep
+ * everything.
+ */
 static enum pen_recompute mode_of(const struct pen_compute *compute,
                                   const struct pen_layer_range *stage,
                                   uint32_t layer)
@@ -219,8 +224,8 @@ static double elsewhere(const struct pen_compute *compute,
     return (double)sum;
 }
 
-/* What a step does once for each element; gradients that are dealt out are
- * cleared by all. */
+/* Seconds of the work that a step does once for each element. Each rank clears
+ * gradients that are dealt out, too. */
 static double update_sec(const struct pen_compute *compute,
                          const struct pen_layer_range *range)
 {
@@ -459,7 +464,7 @@ uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute)
     return most;
 }
 
-/* Seconds of one layer in a step of so many micro-batches. */
+/* Seconds of one layer in a step of `num_microbatches` micro-batches. */
 static double layer_sec(const struct pen_compute *compute, uint32_t layer,
                         enum pen_recompute recompute, uint32_t num_microbatches)
 {

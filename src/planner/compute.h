@@ -51,8 +51,8 @@ void pen_compute_share_layers(const struct pen_compute *compute,
                               struct pen_profile *profile);
 
 /*
- * What a layer keeps and needs meanwhile, out of the profile. Modules are not
- * measured: their bytes are counted beside those without recomputation.
+ * Bytes that a layer keeps and needs in passing, out of the profile. Modules
+ * are not measured: their bytes are counted from those without recomputation.
  */
 struct pen_compute_bytes {
     uint64_t stash;
@@ -67,12 +67,12 @@ void pen_compute_layer_bytes(const struct pen_compute *compute, uint32_t layer,
 /*
  * Seconds of layers first to first + count - 1 as one stage. Recomputation is
  * part of the input gradient. A schedule that has whole backwards (B) is timed
- * with those measured: then I is what is left of B beside W. The sum over the
- * members is made by the cores that compute: nothing of it is hidden. `memory`
- * is left at -1.
+ * with those measured: then I is what W leaves of B. The sum over the members
+ * is made by the cores that compute: nothing of it is hidden. `memory` is left
+ * at -1.
  *
- * Without a profile the seconds are those of a machine that nobody has; only
- * their ratios mean something.
+ * Without a profile the seconds are those of an assumed machine; only their
+ * ratios mean something.
  */
 void pen_compute_stage(const struct pen_compute *compute,
                        const struct pen_layer_range *stage,
@@ -136,9 +136,9 @@ uint64_t pen_compute_stash_bytes(const struct pen_compute *compute,
 uint64_t pen_compute_boundary_bytes(const struct pen_compute *compute);
 
 /*
- * Cuts the model into stages, all with this mode, so that a step of so many
- * micro-batches, optimizer included, is as short as it can be in the slowest.
- * Fills stages[0] to stages[num_stages - 1].
+ * Cuts the model into stages, all with this mode, so that a step of
+ * `num_microbatches` micro-batches, optimizer included, is as short as it can
+ * be in the slowest. Fills stages[0] to stages[num_stages - 1].
  */
 pen_status pen_compute_cut(const struct pen_compute *compute,
                            enum pen_recompute recompute,

@@ -177,7 +177,7 @@ static void fill_bytes(struct work *work, enum pen_recompute recompute)
     }
 }
 
-/* What a rank holds whatever its layers are. */
+/* Bytes that a rank holds whatever its layers are. */
 static double fixed_bytes(const struct pen_plan_memory *memory)
 {
     return (double)memory->bytes[PEN_MEMORY_OVERHEAD] +
@@ -198,7 +198,7 @@ static void sum_held(struct work *work)
     }
 }
 
-/* The most bytes of each part of a rank, from what it was told to hold. */
+/* The most bytes of each part of a rank, from its predicted memory. */
 static double limit_of(const struct work *work, uint32_t rank,
                        const struct pen_prediction *predicted)
 {

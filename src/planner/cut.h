@@ -14,8 +14,8 @@ pen_status pen_cut(const struct pen_setting *setting, struct pen_plan *plan,
 
 /*
  * Cuts again a plan that was predicted and did not fit: no rank gets more
- * layers than it has room for, as far as that prediction tells. INFEASIBLE when
- * there is no such cut; the plan is then as it was.
+ * layers than that prediction has room for. INFEASIBLE when there is no such
+ * cut; the plan is then as it was.
  */
 pen_status pen_cut_to_fit(const struct pen_setting *setting,
                           struct pen_plan *plan,

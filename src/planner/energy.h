@@ -4,19 +4,19 @@
 #include "planner/objective.h"
 
 /*
- * What a step costs in joules and money. A device takes its watts while it
+ * The cost of a step in joules and money. A device takes its watts while it
  * computes and its idle watts for the rest of the step: bubbles, messages that
- * are not hidden, and what nobody counts. Devices that the plan leaves out take
- * nothing.
+ * are not hidden, and work that no formula counts. Devices that the plan leaves
+ * out take nothing.
  */
 
-/* What devices take all the time, whether they compute or not. */
+/* Watts and price of devices at all times, whether they compute or not. */
 struct pen__rates {
     double idle_watts;     /* 0: of one of them the watts are not known */
     double price_per_hour; /* 0: of one of them it is not known */
 };
 
-/* Of the first `count` devices of the cluster, together. */
+/* The rates of the first `count` devices of the cluster, together. */
 struct pen__rates pen__rates_of(const struct pen_cluster *cluster,
                                 uint64_t count);
 
@@ -31,8 +31,8 @@ void pen__energy_add(const struct pen_setting *setting,
                      double busy_sec, struct pen_prediction *prediction);
 
 /*
- * A value that no plan of so many devices and at least these seconds can beat.
- * busy_joules are what its computing takes at least, above waiting.
+ * A value that no plan can beat that takes `devices` devices and at least
+ * `seconds`. Its computing takes at least busy_joules, above waiting.
  */
 double pen__objective_floor(enum pen_objective objective,
                             const struct pen_cluster *cluster, uint64_t devices,

@@ -21,7 +21,9 @@
 void pen_expert_rank_cut(const struct pen_compute *compute,
                          struct pen_profile *profile);
 
-/* Of one block, more than with all experts. */
+/*
+ * Bytes that one block takes in addition to those with all experts on one rank.
+ */
 struct pen_expert_room {
     uint64_t stash;
     uint64_t hold;

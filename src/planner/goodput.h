@@ -14,9 +14,9 @@
  * After a failure the job goes back to the last checkpoint on disk; with
  * holders (memory_steps > 0) to the last commit in memory, unless a node and
  * its buddy are lost together. A failure during a recovery begins the recovery
- * again. Islands are such jobs beside each other that meet every sync_steps
- * steps: a round waits for a late island for the grace window only, and a late
- * island goes on by itself until the next round closes, so its steps stay.
+ * again. Islands are jobs of this kind that synchronise every sync_steps steps:
+ * a round waits for a late island for the grace window only, and a late island
+ * continues by itself until the next round closes, so its steps stay.
  *
  * The same seed gives the same figures on every machine.
  */
@@ -40,7 +40,7 @@ struct pen_goodput_job {
     double pair_share;   /* of failures, that lose a node and its buddy */
     double node_share;   /* of failures, after which a node is exchanged */
     uint64_t num_nodes;  /* of all islands */
-    uint32_t spares;     /* nodes that stand by, or PEN_GOODPUT_NO_LIMIT */
+    uint32_t spares;     /* nodes on standby, or PEN_GOODPUT_NO_LIMIT */
     double repair_sec;   /* until an exchanged node is a spare */
     uint32_t islands;    /* 0 or 1: a single job */
     uint32_t sync_steps; /* between two rounds of islands */

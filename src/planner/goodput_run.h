@@ -5,8 +5,8 @@
 #include "planner/goodput.h"
 
 /*
- * One simulated job or island. Between two calls it stands at the end of a step
- * or of a save.
+ * One simulated job or island. Each call returns at the end of a step or of a
+ * save.
  *
  *   total steps = on_disk + since; since = interval: a save is due
  */
@@ -27,7 +27,7 @@ struct pen__goodput_run {
     double num_nodes;
     double wall_sec;
     double failure_sec; /* the next one */
-    double end_sec;     /* behind it a recovery succeeds, and nothing fails */
+    double end_sec;     /* after it a recovery succeeds, and nothing fails */
     uint64_t on_disk;
     uint64_t since;
 };
@@ -40,7 +40,7 @@ void pen__goodput_run_init(struct pen__goodput_run *run,
 /* Works until this time, or longer where that is within a recovery. */
 void pen__goodput_run_until(struct pen__goodput_run *run, double wall_sec);
 
-/* Works until `count` more steps are done; tells when. */
+/* Works until `count` more steps are done; returns the time then. */
 double pen__goodput_run_steps(struct pen__goodput_run *run, uint64_t count);
 
 /* Waits, and recovers from failures meanwhile. */

@@ -1,7 +1,7 @@
 /*
  * Breadth first from the empty set, one node more at each step, so sets are
  * found in the order of their sizes. A set is found along many ways; a hash
- * table tells the second time. The hash of a set is the exclusive or of one
+ * table finds those already known. The hash of a set is the exclusive or of one
  * random word per node, so that one step costs one operation.
  *
  *   steps of a set  =  steps of the set it was found from, without the node

@@ -10,9 +10,10 @@
 
 /*
  * The downward-closed sets of a graph: with a node, each holds all that runs
- * before it. What a pipeline has computed after any of its stages is such a
- * set, and a stage is the difference of two of them (Tarnawski et al., NeurIPS
- * 2020). A chain of n nodes has n + 1, branches beside each other multiply.
+ * before it. The nodes computed after any stage of a pipeline are such a set,
+ * and a stage is the difference of two of them (Tarnawski et al., NeurIPS
+ * 2020). A chain of n nodes has n + 1 sets; parallel branches multiply their
+ * numbers.
  */
 
 /* From one set to the next: it has one node more. */
@@ -31,8 +32,8 @@ struct pen_ideals {
 };
 
 /*
- * Number 0 is the empty set, the last one has all nodes, and a set comes behind
- * all that it contains.
+ * Number 0 is the empty set, the last one has all nodes, and a set comes after
+ * all sets that it contains.
  *
  * INFEASIBLE when there are more than `most`, or when they would take more than
  * 1 GiB. On success *out is owned by the caller; free it with

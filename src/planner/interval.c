@@ -43,13 +43,13 @@ static const struct row {
             {"gb200", true, UINT32_MAX, EXPERTS},
             {"gb300", true, UINT32_MAX, EXPERTS}};
 
-/* Of what was compared with nothing. */
+/* The spread where no published run was compared. */
 static const struct spread unknown = {-0.36, 0.36};
 
 /* With a profile of the machine. */
 static const struct spread measured = {-0.05, 0.05};
 
-/* A network of an unknown type may do what nobody counts. */
+/* A network of an unknown type may do work that is not counted. */
 #define GUESSED_MORE 2.0
 
 static struct spread find_spread(const struct pen_setting *setting,

@@ -1,10 +1,10 @@
 /*
  * Depth first over the items, those first that give up size at the lowest cost.
- * What is left is bounded from below as if choices could be split: its cheapest
- * ones, and for what does not fit the lowest rates in their order. The first
- * choice that is kept is the one those rates suggest. Of equal neighbours the
- * later one makes no later choice, so that equal layers do not multiply the
- * ways to choose.
+ * The cost of the remaining items is bounded from below as if choices could be
+ * split: the cheapest ones, and for the excess size the lowest rates in their
+ * order. The first choice that is kept is the one those rates suggest. Where
+ * two neighbours are equal, the second makes no later choice than the first, so
+ * that equal layers do not multiply the ways to choose.
  */
 #include "planner/knapsack.h"
 

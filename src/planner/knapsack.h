@@ -20,7 +20,9 @@ struct pen_knapsack {
     uint64_t most_steps; /* of the search */
 };
 
-/* What the search needs per item; held by the caller, (num_items + 1). */
+/*
+ * Memory that the search needs per item; held by the caller, (num_items + 1).
+ */
 struct pen_knapsack_room {
     uint32_t pick; /* the result: a choice, counted from the item's first */
     /* The rest is of the search, which has items in an order of its own. */

@@ -106,7 +106,7 @@ static double context_time(const struct pen__layer *layer, double passes)
     double sec = pen_collective_time(layer->setting->cluster, layer->device,
                                      PEN_COLLECTIVE_GATHER, &set, bytes);
     if (layer->setting->target == PEN_TARGET_PENSTOCK)
-        return sec; /* before the attention, and behind its backward */
+        return sec; /* before the attention, and after its backward */
     pen__layer_list_attention(layer, passes > 1, &list);
     double hidden = busy_time(layer, &list) * (layer->cp - 1) / layer->cp;
     return fmax(PEN_BESIDE_SHARE * passes * sec, passes * sec - hidden);
@@ -160,8 +160,8 @@ static void join_pass(const struct pass *from, struct pass *pass)
 }
 
 /*
- * What a graph launches is not launched by the host. One of modules leaves the
- * experts to it, unless each has a fixed number of tokens.
+ * The host does not launch what a graph launches. A graph of modules leaves the
+ * experts to the host, unless each has a fixed number of tokens.
  */
 static void capture(const struct pen__layer *layer, struct pass *pass)
 {
@@ -178,14 +178,14 @@ static double pass_time(const struct pass *pass, double message_sec)
            pen__layer_blend(pass->expert_busy_sec, pass->expert_host_sec);
 }
 
-/* What is exposed of the exchange of a pass: there and back. */
+/* Seconds of the exchange of a pass, there and back, that are exposed. */
 static double expert_time(const struct pen__layer *layer)
 {
     double sec = 2 * pen__layer_exchange_time(layer);
     return layer->recipe->overlaps_experts ? PEN_BESIDE_SHARE * sec : sec;
 }
 
-/* Of the modules that are computed again, with their exchange. */
+/* Seconds of the modules that are computed again, with their exchange. */
 static double modules_time(const struct pen__layer *layer)
 {
     unsigned modules = pen__layer_modules(layer);
@@ -328,7 +328,7 @@ static void time_head(const struct pen__layer *layer,
 /* On their way together they are in two more places. */
 #define GATHERED_LOGIT_BYTES 6.0
 
-/* Of all logits of a token, while its loss is found. */
+/* Bytes of all logits of a token, while its loss is found. */
 static double logit_bytes(const struct pen__layer *layer)
 {
     double vocab = layer->setting->model->vocab;
@@ -339,7 +339,7 @@ static double logit_bytes(const struct pen__layer *layer)
     return ceil(vocab / layer->tp) * LOGIT_BYTES;
 }
 
-/* Norms are not cut; they are too small to tell. */
+/* Norms count as cut, which they are not: they are too small to matter. */
 static void count_parameters(const struct pen__layer *layer, uint32_t index,
                              struct pen_layer_bytes *out)
 {

@@ -1,4 +1,4 @@
-/* What a block keeps from forward to backward, and needs meanwhile. */
+/* Bytes that a block keeps from forward to backward, and needs in passing. */
 #include "planner/layer_operations.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static double input_bytes(const struct pen__layer *layer)
                : layer->element;
 }
 
-/* What a block keeps of each token, in bytes, by module. */
+/* Bytes that a block keeps of each token, by module. */
 struct stash {
     double norms;   /* outputs of both */
     double rest;    /* their inputs, and masks */
@@ -169,7 +169,7 @@ static double hold_of_block(const struct pen__layer *layer,
            (is_again ? stash_bytes : 0);
 }
 
-/* Of each token, under a mode of recomputation. */
+/* Bytes kept of each token under a mode of recomputation. */
 static double kept_bytes(const struct pen__layer *layer,
                          enum pen_recompute recompute)
 {

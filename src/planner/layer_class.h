@@ -23,7 +23,7 @@ struct pen__layer_classes {
 void pen__layer_classes_find(const struct pen_model *model,
                              struct pen__layer_classes *out);
 
-/* What each class takes and holds on this group of devices. */
+/* Seconds and bytes of each class on this group of devices. */
 struct pen__class_costs {
     double seconds[PEN_LAYER_CLASSES]; /* of a micro-batch, all passes */
     double path[PEN_LAYER_CLASSES];    /* without the weights' gradients */

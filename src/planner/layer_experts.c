@@ -7,8 +7,8 @@
 #include <math.h>
 
 /*
- * Of `places` to which so many choices fall by chance, those that are met and
- * are not where the token is.
+ * The expected number of places that `choices` random choices among `places`
+ * reach, without the place where the token is.
  */
 static double count_met(double places, double choices)
 {

@@ -10,8 +10,8 @@
 /*
  * Convolutions of 3 x 3 with stride 1 in f32 are computed as products of small
  * tiles (Winograd; Lavin and Gray, arXiv 1509.09308): 2.25 times fewer
- * multiplications for tiles of 2 x 2. What is left of it was fitted to the
- * layers of VGG-16 on a V100, see docs/accuracy.md.
+ * multiplications for tiles of 2 x 2. The gain that remains in practice was
+ * fitted to the layers of VGG-16 on a V100, see docs/accuracy.md.
  */
 #define SMALL_TILES_GAIN 1.7
 

@@ -111,7 +111,7 @@ static void add_output(const struct pen__layer *layer, struct products *list)
     add(list, 1, groups * model->output_rank, layer->hidden);
 }
 
-/* What picks and compresses keys is on every rank as a whole. */
+/* The matrices that pick and compress keys are whole on every rank. */
 static void add_indexer(const struct pen__layer *layer, struct products *list)
 {
     const struct pen_model *model = layer->setting->model;
@@ -171,7 +171,7 @@ static void add_convolution(const struct pen__layer *layer, double arrays,
                             layer->tokens * width * arrays * layer->element, 2);
 }
 
-/* Residuals are mixed before and behind attention and MLP. */
+/* Residuals are mixed before and after attention and MLP. */
 static void add_streams(const struct pen__layer *layer, double arrays,
                         struct pen_operation_list *list)
 {

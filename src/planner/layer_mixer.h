@@ -25,7 +25,7 @@ uint32_t
 pen__mixer_list_products(const struct pen__layer *layer,
                          struct pen__mixer_product out[PEN_MAX_MIXER_PRODUCTS]);
 
-/* What is done between these products. */
+/* The operations between these products. */
 void pen__mixer_list_core(const struct pen__layer *layer, bool is_backward,
                           struct pen_operation_list *list);
 

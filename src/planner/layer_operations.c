@@ -128,7 +128,7 @@ static void add_expert_matrices(const struct pen__layer *layer,
     first->has_cheap_result = second->has_cheap_input = true;
 }
 
-/* What every token takes: the MLP, or shared experts. */
+/* Matrices that every token passes: the MLP, or shared experts. */
 static void add_common_mlp(const struct pen__layer *layer,
                            struct matrices *list)
 {
@@ -206,8 +206,9 @@ static double seen_positions(const struct pen__layer *layer, bool is_fused)
 }
 
 /*
- * The exponential of a pair takes as long as products of so many elements,
- * whatever the width of a head; shares of the peak are those of heads of 128.
+ * The exponential of a pair takes as long as products of SOFTMAX_WIDTH
+ * elements, whatever the width of a head; shares of the peak are those of heads
+ * of USUAL_HEAD.
  */
 #define SOFTMAX_WIDTH 128.0
 #define USUAL_HEAD 128.0
@@ -247,7 +248,7 @@ void pen__layer_list_attention(const struct pen__layer *layer, bool is_backward,
 /* In steps, each reads and writes as much as all of them fused. */
 #define UNFUSED_NORM_ARRAYS 6.0
 
-/* What a norm reads and writes of each element of a row. */
+/* Bytes that a norm reads and writes for each element of a row. */
 static double norm_bytes(const struct pen__layer *layer, bool is_backward)
 {
     bool is_fused = layer->setting->practice.has_fused_norm;
@@ -294,7 +295,7 @@ static void mark_experts(uint32_t first, struct pen_operation_list *list)
         list->items[i].is_expert = true;
 }
 
-/* The function between two products of so many elements. */
+/* The activation function between two products, on `elements` elements. */
 static void add_function(const struct pen__layer *layer, double elements,
                          bool is_backward, struct pen_operation_list *list)
 {

@@ -74,26 +74,28 @@ double pen__layer_free_norms(const struct pen__layer *layer);
 /* Tokens to their experts and back again, once. */
 double pen__layer_exchange_time(const struct pen__layer *layer);
 
-/* Seconds of the host for the experts of one pass beside their launches. */
+/*
+ * Seconds of the host for the experts of one pass, apart from their launches.
+ */
 double pen__layer_expert_wait(const struct pen__layer *layer);
 
 /* Modules, as bits, that selective recomputation computes again. */
 unsigned pen__layer_modules(const struct pen__layer *layer);
 
-/* What a block keeps and needs, without its parameters. */
+/* Bytes that a block keeps and needs, without its parameters. */
 void pen__layer_fill_bytes(const struct pen__layer *layer,
                            enum pen_recompute recompute,
                            struct pen_layer_bytes *out);
 
 /*
- * What the gradients of a block's weights are made of: the gradients of the
- * results of all products, and their inputs.
+ * Elements that the gradients of a block's weights are computed from: the
+ * gradients of the results of all products, and their inputs.
  */
 double pen__layer_held_elements(const struct pen__layer *layer,
                                 bool has_inputs);
 
 /*
- * The gradient of batch weights of [rows, columns] over so many tokens each,
+ * The gradient of `batch` weights of [rows, columns] over `tokens` tokens each,
  * and its way into the sum over the micro-batches.
  */
 void pen__layer_add_gradient(const struct pen__layer *layer, double batch,

@@ -12,7 +12,7 @@
  * Places a network on devices and CPUs so that the most loaded one has as
  * little to do as it can (Tarnawski et al., NeurIPS 2020). A device computes
  * and pays for the outputs that it sends or receives, each once; a CPU only
- * computes. What a device gets is contiguous in the forward pass, so that
+ * computes. The nodes of a device are contiguous in the forward pass, so that
  * devices form a pipeline; backward nodes follow the color of forward ones.
  */
 

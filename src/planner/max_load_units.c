@@ -4,7 +4,7 @@
  * 1. An edge of the forward pass puts its colors in order. Colors that occur in
  *    the backward pass only are put in order by it, the other way round.
  * 2. Colors in a circle become one.
- * 3. What costs nothing and has one neighbour becomes one with it.
+ * 3. A unit that costs nothing and has one neighbour becomes one with it.
  */
 #include "planner/max_load_units.h"
 
@@ -194,7 +194,7 @@ static void note_neighbours(struct maker *maker)
         note_neighbour(maker, a, b);
         note_neighbour(maker, b, a);
     }
-    /* What the backward pass reads is not free to move. */
+    /* A color that the backward pass reads is not free to move. */
     for (uint32_t i = 0; i < graph->num_nodes; i++) {
         uint32_t root = find(maker, nodes[i].color);
         for (uint32_t j = graph->out_begin[i];
@@ -311,7 +311,7 @@ static uint32_t touch(struct maker *maker, uint32_t node, bool fills)
     return size;
 }
 
-/* A net with one unit is paid by nobody. */
+/* A net within one unit costs no transfer. */
 static bool is_net(struct maker *maker, uint32_t node)
 {
     const struct pen_graph *graph = &maker->from->graph;
@@ -352,7 +352,7 @@ static pen_status fill_nets(struct maker *maker)
         (void)touch(maker, i, true);
         units->net_costs[units->num_nets++] = from->nodes[i].transfer_cost;
     }
-    /* Each begin stands one place too late now. */
+    /* Each begin is one place too late now. */
     for (uint32_t i = 0; i < units->count; i++)
         units->nets_begin[i] = units->nets_begin[i + 1];
     units->nets_begin[units->count] = total;

@@ -4,8 +4,9 @@
 #include "graph/placement_graph.h"
 
 /*
- * What can be placed apart: the nodes of one color, forward and backward, or of
- * several where their colors run before each other in a circle.
+ * The smallest things that can be placed separately: the nodes of one color,
+ * forward and backward, or of several colors that run before each other in a
+ * circle.
  */
 struct pen__unit {
     double device_cost;

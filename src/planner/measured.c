@@ -193,7 +193,7 @@ void pen__measured_free(struct pen__measured *measured)
 
 /* ---- seconds ---- */
 
-/* What a mode adds to the backward is what it computes again. */
+/* The seconds that a mode adds to the backward are those of recomputation. */
 static void time_range(const struct pen_compute *compute,
                        const struct pen_layer_range *range,
                        bool has_whole_backward, struct pen_layer_time *time,

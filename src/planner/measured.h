@@ -64,8 +64,8 @@ bool pen__measured_layer(const struct pen_setting *setting,
                          struct pen_layer_time *time,
                          struct pen_layer_bytes *bytes);
 
-/* What one rank of the pipeline holds, in every replica; count is left alone.
- */
+/* Bytes that one rank of the pipeline holds, in every replica; sets all but
+ * count. */
 void pen__measured_memory(const struct pen__measured *measured,
                           const struct pen_plan *plan, uint32_t rank,
                           struct pen_plan_memory *out);

@@ -107,7 +107,7 @@ static uint64_t tied_bytes(const struct holder *holder,
     return bytes - before - value + PARTS * row * holder->capacity;
 }
 
-/* Of a layer, without the matrix that embedding and head share. */
+/* Parameters of a layer, without the matrix that embedding and head share. */
 static uint64_t untied(const struct holder *holder, uint32_t layer)
 {
     const struct pen_model *model = holder->model;
@@ -158,7 +158,9 @@ static uint32_t num_slices(const struct holder *holder)
     return holder->measured->schedule->shape.num_slices;
 }
 
-/* What slices share of a block: queries, keys and values of all of them. */
+/*
+ * Bytes that slices share in a block: queries, keys and values of all of them.
+ */
 static uint64_t shared_bytes(const struct holder *holder, uint32_t layer)
 {
     const struct pen_plan *plan = holder->plan;
@@ -171,7 +173,10 @@ static uint64_t shared_bytes(const struct holder *holder, uint32_t layer)
            (holder->measured->compute.is_bf16 ? 2 : 4);
 }
 
-/* Of all that is in flight at once; a profile measures whole micro-batches. */
+/*
+ * Bytes of a layer for all that is in flight at once; a profile measures whole
+ * micro-batches.
+ */
 static uint64_t layer_bytes(const struct holder *holder, uint32_t layer,
                             const struct pen_stage_needs *needs, bool is_full,
                             const struct pen_compute_bytes *bytes)
@@ -212,7 +217,10 @@ static void add_activations(struct holder *holder, uint32_t stage,
 
 /* ---- messages ---- */
 
-/* Of one direction between a stage of this rank and the next one. */
+/*
+ * Slots of both directions between a stage of this rank and the next stage, on
+ * the same rank.
+ */
 static uint64_t local_slots(const struct holder *holder, uint32_t stage,
                             uint32_t next)
 {
@@ -338,7 +346,10 @@ static uint64_t stepped(const struct holder *holder)
                   holder->largest_owned);
 }
 
-/* Of each parameter that a rank steps: value and moments, to undo a step. */
+/*
+ * Values saved for each parameter that a rank steps, to undo a step: the weight
+ * and its moments.
+ */
 static uint64_t saved_values(const struct holder *holder)
 {
     return holder->measured->schedule->rules.is_optimistic ? 1 + MOMENTS : 0;

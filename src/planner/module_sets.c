@@ -16,7 +16,7 @@ struct work {
     struct pen_plan *probe;
 };
 
-/* Of a micro-batch in all layers on one device. */
+/* Seconds and bytes of a micro-batch in all layers on one device. */
 struct sums {
     double seconds;
     double kept_bytes;
@@ -45,7 +45,9 @@ static unsigned join(unsigned set, unsigned module)
     return set | module;
 }
 
-/* The module that frees most per second beside a set; 0: none frees any. */
+/*
+ * The module that frees most per second when added to a set; 0: none frees any.
+ */
 static unsigned next_module(struct work *work, unsigned left, unsigned set,
                             const struct sums *before)
 {
@@ -100,7 +102,10 @@ static void list_sets(struct work *work, unsigned left,
     }
 }
 
-/* Beside what costs no product; attention costs most for what it frees. */
+/*
+ * Adds the norms, which cost no product, with the MLP; then also attention,
+ * which costs most for what it frees.
+ */
 static void add_trained(const struct pen_model *model,
                         struct pen__module_sets *out)
 {

@@ -20,9 +20,9 @@ struct pen__module_sets {
 };
 
 /*
- * The sets that a search tries beside this recipe: its own modules alone where
- * it has some, or where the target has no choice of modules; none where
- * nothing would be freed.
+ * The sets of modules that a search tries for this recipe: its own modules
+ * alone where it has some, or where the target has no choice of modules; none
+ * where nothing would be freed.
  */
 void pen__module_sets_find(const struct pen_setting *setting,
                            const struct pen_recipe *recipe,

@@ -3,7 +3,7 @@
 
 #include "planner/predict.h"
 
-/* What a search makes small, for one step: name and word. */
+/* The quantity of a step that a search minimizes: name and word. */
 #define PEN_OBJECTIVE_TABLE(X)                                                 \
     X(TIME, "time")     /* seconds */                                          \
     X(ENERGY, "energy") /* joules */                                           \

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /*
- * What a layer does, as a short list of operations, and how long one of them
+ * The work of a layer as a short list of operations, and how long one of them
  * takes on a device.
  */
 
@@ -80,7 +80,7 @@ double pen_operations_part_host(const struct pen_device *device,
                                 const struct pen_operation_list *list,
                                 bool is_expert);
 
-/* Seconds to read and write so many bytes. */
+/* Seconds to read and write `bytes` bytes. */
 double pen_bytes_time(const struct pen_device *device, double bytes);
 
 #endif

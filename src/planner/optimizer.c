@@ -82,8 +82,8 @@ void pen__layer_list_matrices(const struct pen_setting *setting,
 
 #define ROUNDS 5.0
 
-/* Of a round: three products, two of them with a sum. Before and behind: the
- * norm, the scale, the momentum. */
+/* A round is three products, two of them with a sum. The other kernels, before
+ * and after the rounds, are the norm, the scale and the momentum. */
 #define ROUND_KERNELS 3.0
 #define OTHER_KERNELS 6.0
 
@@ -218,7 +218,7 @@ static double parts_of(const struct pen_plan *plan, int owner)
                : pen__num_owners(plan->degrees, plan->expert_tp, owner);
 }
 
-/* Whole matrices are dealt: somebody has the largest. */
+/* Whole matrices are dealt out: one rank has the largest. */
 static double dealt(double all, double largest, double parts)
 {
     return fmax(all / parts, fmin(all, largest));
@@ -288,7 +288,7 @@ bool pen__needs_whole_gradients(const struct pen_plan *plan)
  */
 #define UPDATE_BYTES 12.0
 
-/* Read and written for each weight, beside its moments. */
+/* Bytes read and written for each weight, in addition to its moments. */
 static double step_bytes(const struct pen_setting *setting,
                          const struct pen_plan *plan)
 {

@@ -4,9 +4,9 @@
 #include "planner/predict.h"
 
 /*
- * What the optimizer of a plan keeps, and how long its step takes.
+ * The memory of a plan's optimizer, and how long its step takes.
  *
- *              bytes of a weight, beside its master
+ *              bytes of a weight, in addition to its master
  *   adam       8: both moments
  *   adam8      2, and two scales of 4 bytes for each 256 weights
  *   adafactor  4 for each row and column of a matrix, 4 for all other weights;

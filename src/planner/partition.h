@@ -25,11 +25,11 @@ struct pen_partition_problem {
 /*
  * Sets counts[0] to counts[num_parts - 1], the layers of each part.
  *
- * Of all cuts with the least maximum, this is one with the least sum of
- * squares: the other parts are as even as they can be. Of those that are left,
- * earlier parts have as few layers as possible, for they hold more
+ * Among all cuts with the least maximum, this is one with the least sum of
+ * squares: the other parts are as even as they can be. Among the cuts that
+ * remain, earlier parts have as few layers as possible, for they hold more
  * micro-batches at a time. Costs count in units of 2^-30 of their sum, so that
- * equal layers are equal; a unit per layer is no difference.
+ * equal layers are equal; costs that differ by a unit per layer count as equal.
  *
  * INFEASIBLE when no cut keeps the limits, INVALID when there are fewer layers
  * than parts or more than PEN_PARTITION_MAX_LAYERS.

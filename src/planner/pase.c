@@ -343,7 +343,7 @@ static void fill_entry(struct layer *layer, const uint32_t *at,
     layer->best[entry] = best;
 }
 
-/* The next combination of splits; false behind the last. */
+/* The next combination of splits; false after the last. */
 static bool advance(const struct solver *solver, const struct layer *layer,
                     uint32_t *at)
 {

@@ -10,7 +10,7 @@
 
 /*
  * Each layer is cut on its own, such that a step takes as little time as it can
- * (PaSE: Elango, IPDPS 2021, arXiv 2407.04001). Two simpler ways are beside it:
+ * (PaSE: Elango, IPDPS 2021, arXiv 2407.04001). Two simpler ways are here, too:
  * replicas of all layers, and one grid of rows x columns for all of them
  * (Gholami et al., SPAA 2018, arXiv 1712.04432).
  */
@@ -39,9 +39,9 @@ struct pen_pase_plan {
 };
 
 /*
- * The optimum. INFEASIBLE where the graph has so many dependent layers that the
- * tables would be too large. On success *out is owned by the caller; free it
- * with pen_pase_plan_free().
+ * The optimum. INFEASIBLE where the dependent layers of the graph would make
+ * the tables too large. On success *out is owned by the caller; free it with
+ * pen_pase_plan_free().
  */
 pen_status pen_pase_solve(const struct pen_pase_problem *problem,
                           struct pen_pase_plan **out, struct pen_text *why);

@@ -1,5 +1,5 @@
 /*
- * What a layer costs that is cut into parts c = (c_1, ..., c_d), whose product
+ * The cost of a layer that is cut into parts c = (c_1, ..., c_d), whose product
  * is at most the number of devices:
  *
  *   t(v, c)  =  3 f_v / (F prod c_i)                computing; three passes
@@ -155,7 +155,7 @@ static int64_t edge_of(const struct pen_split_dim *dim, uint32_t part,
     return (int64_t)dim->size * part / parts;
 }
 
-/* What a device computes of the output. */
+/* The box of the output that a device computes. */
 static bool have(const struct pen_split_node *node,
                  const struct pen_pase_split *split, uint32_t device,
                  struct box *out)
@@ -170,7 +170,7 @@ static bool have(const struct pen_split_node *node,
     return is_busy;
 }
 
-/* What a device reads of an input. */
+/* The box of an input that a device reads. */
 static bool need(const struct pen_split_node *node,
                  const struct pen_split_input *input,
                  const struct pen_split_node *from,
@@ -223,7 +223,7 @@ double pen__pase_transfer_sec(const struct pen_split_graph *graph,
         bool has = have(from, from_split, device, &had);
         bool needs = need(node, input, from, split, device, &needed);
         if (!has && !needs)
-            break; /* idle, as all devices behind it */
+            break; /* idle, as all devices after it */
         double both = has && needs ? volume(&had, &needed, count) : 0;
         double lacks = needs ? volume(&needed, &needed, count) - both : 0;
         double left = has ? volume(&had, &had, count) - both : 0;

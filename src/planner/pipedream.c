@@ -8,15 +8,15 @@
  *
  *   T(i, j, m)  =  (t(i, j) + 4 (m - 1) / (m B) * w(i, j)) / m
  *
- * t is the time of one device: what is between the states, on the innermost
- * level; A of the level below with all its devices, on others. w are parameter
- * bytes, a_k the activations that leave k, B is the bandwidth of the level. A
- * stage on m devices of M needs ceil((M - m) / m) times its parameters and
- * activations, for that many micro-batches are on their way.
+ * t is the time of one device: that of the layers between the states, on the
+ * innermost level; A of the level below with all its devices, on others. w are
+ * parameter bytes, a_k the activations that leave k, B is the bandwidth of the
+ * level. A stage on m devices of M needs ceil((M - m) / m) times its parameters
+ * and activations, for that many micro-batches are on their way.
  *
  * As in the released program, the reduction over machines that hold n devices
  * each is n times as fast for a stage that takes all of the network, and the
- * transfer behind a stage counts as well as the one before it.
+ * transfer after a stage counts as well as the one before it.
  */
 #include "planner/pipedream.h"
 
@@ -129,7 +129,10 @@ static void try_alone(struct solver *solver, const struct span *span)
     }
 }
 
-/* All ways to end with a stage over this span, behind what is best before. */
+/*
+ * All ways to end with a stage over this span, after the best way to what is
+ * before.
+ */
 static void try_behind(struct solver *solver, const struct span *last)
 {
     uint32_t devices = devices_of(solver, last->level);
@@ -155,7 +158,7 @@ static void try_behind(struct solver *solver, const struct span *last)
     }
 }
 
-/* Fills best and choices of all states behind `from`. */
+/* Fills best and choices of all states after `from`. */
 static void solve_from(struct solver *solver, uint32_t level, uint32_t from)
 {
     size_t count = solver->states.count;
@@ -173,7 +176,7 @@ static void solve_from(struct solver *solver, uint32_t level, uint32_t from)
     }
 }
 
-/* What a whole machine of this level takes is the device of the next. */
+/* A whole machine of this level is one device of the next. */
 static pen_status solve_level(struct solver *solver, uint32_t level)
 {
     size_t count = solver->states.count;
@@ -324,7 +327,10 @@ static void assign_layers(struct solver *solver, const struct cuts *cuts)
     }
 }
 
-/* Inputs go to the first stage, tuples that nobody reads to their layer's. */
+/*
+ * Inputs go to the first stage, tuples that no layer reads to their layer's
+ * stage.
+ */
 static void assign_nodes(struct solver *solver, const struct cuts *cuts)
 {
     const struct pen_graph *graph = &solver->problem->profile->graph;

@@ -7,7 +7,7 @@
 #define MAX_IDEALS 262144u
 #define NONE UINT32_MAX
 
-/* What is being made, and what is needed only meanwhile. */
+/* The states that are made, and memory that is needed only meanwhile. */
 struct maker {
     const struct pen_pipedream_profile *profile;
     struct pen__pipedream_states *states;
@@ -139,9 +139,9 @@ static void mark_before(struct maker *maker)
 }
 
 /*
- * Of a layer: what runs before it and is read by anything that does not. The
- * released program sends all of that on, even what nobody behind a cut reads,
- * where the cut has several last layers.
+ * The open layers of a layer: those that run before it and that a later layer
+ * reads. The released program sends all of them, even those that no layer after
+ * a cut reads, where the cut has several last layers.
  */
 static void mark_open(struct maker *maker)
 {

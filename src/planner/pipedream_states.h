@@ -5,9 +5,9 @@
 #include "planner/ideals.h"
 
 /*
- * Where PipeDream may cut a profile. Inputs and outputs of tuples that nobody
- * reads are left out. A state is a downward-closed set of layers that has the
- * first one and hangs together. State 0 is empty; it stands before the first
+ * Where PipeDream may cut a profile. Inputs, and outputs of tuples that no
+ * layer reads, are left out. A state is a downward-closed, connected set of
+ * layers that has the first one. State 0 is empty: the cut before the first
  * layer.
  */
 struct pen__pipedream_states {
@@ -19,7 +19,7 @@ struct pen__pipedream_states {
     double *compute_sec;
     double *activation_bytes;
     double *parameter_bytes;
-    double *output_bytes; /* what stages behind it read */
+    double *output_bytes; /* that stages after it read */
     uint8_t *is_part;     /* (count, count): the first is within the second */
 };
 

@@ -1,5 +1,5 @@
 /*
- * The recurrence of Piper over sets that are closed upwards: what runs behind a
+ * The recurrence of Piper over sets that are closed upwards: what runs after a
  * stage is solved first, for it says how many micro-batches the stage holds.
  *
  *   best(I, k, s)  =  least over J < I, degrees t and d of
@@ -35,7 +35,7 @@
 
 struct cell {
     double best;
-    uint32_t before; /* the set behind the stage */
+    uint32_t before; /* the set after the stage */
     uint32_t tensor_degree;
     uint32_t data_degree;
 };

@@ -87,8 +87,8 @@ double pen__busy_sec(const struct pen__work *work,
 }
 
 /*
- * The rank that computes longest tells where a step's seconds go. All of them
- * together tell the energy.
+ * The rank that computes longest decides where a step's seconds go; all ranks
+ * together, the energy.
  */
 static void spend(const struct pen__work *work, double step_sec,
                   double other_sec, struct pen_prediction *out)
@@ -177,7 +177,7 @@ static void add_to_way(const struct pen__work *work, uint32_t stage,
 
 /*
  * A rank waits for the stages before its first one to begin, and they for it to
- * end. Of two pipelines in opposite directions, it waits for the nearer end.
+ * end. With two pipelines in opposite directions, it waits for the nearer end.
  */
 static struct way nearer_way(const struct pen__work *work, uint32_t rank,
                              const struct way *way)

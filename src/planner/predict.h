@@ -13,15 +13,15 @@
  * How long a step of a plan takes on a cluster, and what its ranks hold.
  *
  * Layers are lists of operations, timed by the constants of the device; stages
- * are sums of layers; the schedule is generated and timed with them; what is
- * not hidden of reductions, and the optimizer, comes behind it.
+ * are sums of layers; the schedule is generated and timed with them; reductions
+ * that are not hidden, and the optimizer, come after it.
  *
  * For this runtime (target penstock) a profile decides instead: its seconds,
  * and the bytes that the runtime allocates. Only micro-batches, sequences and
  * modes of recomputation that it knows have an answer then.
  */
 
-/* What a plan leaves open and a runtime decides. */
+/* Choices that a plan leaves open and a runtime makes. */
 struct pen_practice {
     bool has_fused_attention; /* no matrix of all pairs in memory */
     bool has_dropout;         /* masks are kept */
@@ -38,8 +38,8 @@ struct pen_practice {
     bool keeps_narrow;        /* inputs of products, as they went in */
     bool overlaps_gradients;  /* reduced while backwards run */
     bool overlaps_parameters; /* gathered while forwards run */
-    bool blocks_on_messages;  /* of the pipeline: nothing runs beside */
-    bool overlaps_tensor;     /* messages inside layers behind products */
+    bool blocks_on_messages;  /* of the pipeline: nothing overlaps with them */
+    bool overlaps_tensor;     /* messages inside layers overlap with products */
     bool gathers_singly;      /* zero3: array by array, one network card busy */
     bool gathers_once;        /* zero3: the same, where there is a pipeline */
     uint32_t gradient_bytes;  /* of one accumulated gradient */
@@ -51,8 +51,8 @@ struct pen_practice {
 };
 
 /*
- * Messages beside computing take units and bandwidth from it: this share of
- * their time is paid even where all of it is hidden.
+ * Messages that overlap with computing take units and bandwidth from it: this
+ * share of their time is paid even where all of it is hidden.
  */
 #define PEN_BESIDE_SHARE 0.45
 
@@ -63,7 +63,7 @@ void pen_practice_init(struct pen_practice *practice, enum pen_target target,
 struct pen_timings; /* planner/timings.h */
 struct pen__memo;   /* planner/memo.h */
 
-/* What all plans that are compared have in common; all borrowed. */
+/* The facts that all compared plans have in common; all borrowed. */
 struct pen_setting {
     const struct pen_model *model;
     const struct pen_cluster *cluster;

@@ -1,4 +1,4 @@
-/* What every rank of a plan holds at its peak. */
+/* The memory that every rank of a plan holds at its peak. */
 #include "planner/predict_work.h"
 
 #include "planner/rank_devices.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /*
- * PyTorch's pipelines tell FSDP not to reduce gradients before the last
+ * PyTorch's pipelines have FSDP reduce gradients only after the last
  * micro-batch (set_requires_gradient_sync), whatever is resharded when: FSDP
  * adds them up whole, in the type that they are reduced in.
  */
@@ -17,7 +17,10 @@ static bool keeps_gradients(const struct pen__work *work)
            pen__degree(work->plan, PEN_DEGREE_PP) > 1;
 }
 
-/* Of one weight: in 8 or 4 bits by rows and by columns, where both are kept. */
+/*
+ * Bytes of one weight: in 8 or 4 bits by rows and by columns, where both are
+ * kept.
+ */
 static double weight_bytes(const struct pen__work *work)
 {
     enum pen_number number = work->setting->number;
@@ -30,7 +33,7 @@ static double weight_bytes(const struct pen__work *work)
     return work->plan->recipe.gathers_narrow ? narrow : wide + narrow;
 }
 
-/* Of the weights of a rank, those that stay there when replicas share them. */
+/* The weights of a rank that stay there when replicas share them out. */
 static double share_of(const struct pen__work *work,
                        const struct pen__stage *rank)
 {
@@ -113,9 +116,9 @@ static double guess_in_flight(const struct pen__work *work, uint32_t rank)
 #define MEASURED_MEMORY_ERROR 0.02
 
 /*
- * Weights that a rank keeps beside the newest, each as large as a gradient: of
- * older steps, and those that a correction of delays computes. Joint steps keep
- * a second gradient.
+ * Copies of the weights that a rank keeps in addition to the newest, each as
+ * large as a gradient: those of older steps, and those that a correction of
+ * delays computes. Joint steps keep a second gradient.
  */
 static uint64_t further_weights(const struct pen__work *work,
                                 const struct pen_timing *timing, uint32_t index)
@@ -126,7 +129,9 @@ static uint64_t further_weights(const struct pen__work *work,
     return (versions > 1 ? versions - 1 : 0) + is_corrected + has_two_gradients;
 }
 
-/* Of values and moments, which this program's trainer restores from it. */
+/*
+ * Bytes of the saved values and moments from which the trainer restores a step.
+ */
 static double saved_bytes(const struct pen__work *work,
                           const struct pen__stage *rank)
 {

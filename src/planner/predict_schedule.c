@@ -17,8 +17,9 @@ static pen_status measure_costs(struct pen__work *work, struct pen_text *why)
     for (uint32_t i = 0; status == PEN_OK && i < work->plan->num_stages; i++) {
         struct pen_cost *item = &work->costs.items[i];
         work->stages[i].update_sec = item->step_sec;
-        /* Nothing runs beside a sum. A synchronous update comes after the norm
-         * of all gradients, behind the schedule; others are part of it. */
+        /* Nothing overlaps with a sum. A synchronous update comes after the
+         * norm of all gradients, at the end of the schedule; others are part of
+         * it. */
         if (work->generator->is_synchronous)
             item->step_sec = item->sync_sec;
         else
@@ -28,7 +29,9 @@ static pen_status measure_costs(struct pen__work *work, struct pen_text *why)
     return status;
 }
 
-/* Of one micro-batch between two stages; those of images differ. */
+/*
+ * Bytes of one micro-batch between two stages, at most: those of images differ.
+ */
 static double largest_output(const struct pen__work *work)
 {
     uint64_t most = 0;
@@ -123,7 +126,7 @@ struct pen_generator_args pen__generator_args(const struct pen__work *work,
         .costs = &work->costs};
 }
 
-/* Of fewer batches than the schedule of the work has. */
+/* Times the schedule of the work with fewer batches. */
 static pen_status time_measured(const struct pen__work *work, uint32_t batches,
                                 struct pen_timing **out, struct pen_text *why)
 {
@@ -136,7 +139,7 @@ static pen_status time_measured(const struct pen__work *work, uint32_t batches,
     return status;
 }
 
-/* Of one batch, or of so many that follow each other. */
+/* Times one batch, or several that follow each other. */
 static pen_status time_batches(const struct pen__work *work, uint32_t batches,
                                bool is_all, struct pen_timing **out,
                                struct pen_text *why)

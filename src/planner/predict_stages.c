@@ -1,4 +1,4 @@
-/* What each stage of a plan takes and holds. */
+/* Seconds and bytes of each stage of a plan. */
 #include "planner/predict_work.h"
 
 #include "planner/collective.h"
@@ -98,7 +98,7 @@ static void sum_stage(const struct pen__work *work,
             count_tied(model) / pen__degree(work->plan, PEN_DEGREE_TP);
 }
 
-/* Of one weight on its way to the ranks that compute with it. */
+/* Bytes of one weight on its way to the ranks that compute with it. */
 static double gathered_bytes(const struct pen__work *work)
 {
     return work->plan->recipe.gathers_narrow
@@ -157,7 +157,7 @@ bool pen__passes_weights(const struct pen__work *work)
            !(practice->gathers_once && is_pipeline);
 }
 
-/* Seconds of computing with messages beside it. */
+/* Seconds of computing that overlaps with messages. */
 static double pass_beside(double compute_sec, double message_sec)
 {
     return fmax(message_sec, compute_sec + PEN_BESIDE_SHARE * message_sec);
@@ -188,7 +188,10 @@ double pen__offloaded_share(const struct pen__work *work)
     return fmin(1, work->plan->recipe.offload_blocks / blocks);
 }
 
-/* What a stage keeps goes to the host and comes back; it takes no units. */
+/*
+ * Activations that a stage keeps go to the host and come back; the copies take
+ * no compute units.
+ */
 static void offload(const struct pen__work *work, struct pen__stage *stage)
 {
     double bytes =
@@ -246,7 +249,7 @@ static double tie_time(const struct pen__work *work)
                                          distance);
 }
 
-/* What a stage and its replicas do together. */
+/* Work that a stage does together with its replicas. */
 static void share_stage(const struct pen__work *work, struct pen__stage *stage)
 {
     if (work->plan->recipe.offload_blocks > 0)
@@ -316,8 +319,8 @@ void pen__measure_stages(struct pen__work *work)
 }
 
 /*
- * Behind their last backwards the stages of a rank are reduced side by side,
- * and then updated one after the other.
+ * After their last backwards the stages of a rank are reduced in parallel, and
+ * then updated one after the other.
  */
 static double behind_of(const struct pen__stage *stage)
 {

@@ -7,7 +7,7 @@
 #include "schedule/generators.h"
 #include "schedule/time.h"
 
-/* What the files of the prediction share. */
+/* Declarations that the files of the prediction share. */
 
 /* A stage on one of its ranks. */
 struct pen__stage {
@@ -15,9 +15,9 @@ struct pen__stage {
     struct pen_layer_bytes bytes; /* sums; the largest working_bytes */
     struct pen__matrix_sums matrices;
     double sync_sec;
-    double gather_sec; /* part of the step behind the optimizer */
+    double gather_sec; /* part of the step after the optimizer */
     double update_sec;
-    double behind_sec; /* of a rank: at least, behind its last backward */
+    double behind_sec; /* of a rank: at least, after its last backward */
     double wait_sec;   /* in time: of a micro-batch, for weights of others */
 };
 
@@ -50,7 +50,7 @@ static inline uint32_t pen__degree(const struct pen_plan *plan,
     return plan->degrees[which];
 }
 
-/* Of what a rank keeps from forward to backward, the share on the host. */
+/* The share on the host of all that a rank keeps from forward to backward. */
 double pen__offloaded_share(const struct pen__work *work);
 
 /* Which rank of the pipeline has a stage; of several copies, of the first. */
@@ -73,7 +73,10 @@ void pen__sum_rank(const struct pen__work *work, uint32_t rank,
 /* The costs under which the schedule is timed; released with the work. */
 pen_status pen__make_costs(struct pen__work *work, struct pen_text *why);
 
-/* What its generator takes; so many batches where they overlap, 0: its own. */
+/*
+ * Arguments of the plan's generator, for `batches` batches where they overlap;
+ * 0: the plan's own number.
+ */
 struct pen_generator_args pen__generator_args(const struct pen__work *work,
                                               uint32_t batches);
 
@@ -81,7 +84,7 @@ struct pen_generator_args pen__generator_args(const struct pen__work *work,
 double pen__busy_sec(const struct pen__work *work,
                      const struct pen__stage *rank);
 
-/* Seconds of a step that nobody counts. */
+/* Seconds of a step that belong to no layer, message or optimizer. */
 double pen__other_sec(const struct pen__work *work);
 
 /*

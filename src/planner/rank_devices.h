@@ -12,14 +12,14 @@ struct pen__rank_devices {
     uint64_t memory_bytes; /* that all of them offer, within the limit */
 };
 
-/* Of `count` devices from `first` on. */
+/* The devices from `first` on, `count` of them. */
 struct pen__rank_devices pen__devices_from(const struct pen_setting *setting,
                                            uint64_t first, uint64_t count);
 
 /* The peaks of `count` devices from the first on, together. */
 double pen__devices_peak(const struct pen_setting *setting, uint64_t count);
 
-/* Of one rank of the pipeline of a plan. */
+/* The devices of one rank of the pipeline of a plan. */
 struct pen__rank_devices pen__devices_of(const struct pen_setting *setting,
                                          const struct pen_plan *plan,
                                          uint32_t rank);

@@ -7,7 +7,7 @@
 #include "planner/stacked_goodput.h"
 
 /*
- * Three ways to go on after a failure, compared by the goodput of one plan.
+ * Three ways to continue after a failure, compared by the goodput of one plan.
  *
  *   restart  the whole job again from its last checkpoint on disk
  *   holders  committed steps are in the memory of each node and of a buddy; the
@@ -27,16 +27,16 @@ enum pen_recovery_way {
         PEN_RECOVERY_WAYS
 };
 
-/* NULL behind the last one. */
+/* NULL after the last one. */
 extern const char *const pen_recovery_names[PEN_RECOVERY_WAYS + 1];
 
 /*
- * What holds where nothing else is given. Detection and restart are the medians
+ * Defaults where nothing else is given. Detection and restart are the medians
  * of 50 kills under penstock supervise, four ranks on one node of two cores,
  * Open MPI 4.1.4: from SIGKILL of a rank to its notice, and from there to the
- * next committed step; nothing was measured on many nodes.
- * Storage and repair are assumed. Steps between rounds are those of streaming
- * DiLoCo; the grace window follows from the patience as in the ring.
+ * next committed step; nothing was measured on many nodes. Storage and repair
+ * are assumed. Steps between rounds are those of streaming DiLoCo; the grace
+ * window follows from the patience as in the ring.
  */
 #define PEN_RECOVERY_DETECT_SEC 0.02
 #define PEN_RECOVERY_RESTART_SEC 0.63
@@ -84,7 +84,7 @@ struct pen_recovery {
     double mtbf_sec;
     double state_bytes; /* of a whole checkpoint */
     struct pen_recovery_result ways[PEN_RECOVERY_WAYS];
-    /* Of restart: seconds between saves, and goodput by the closed form. */
+    /* For restart: seconds between saves, and goodput by the closed form. */
     double young_sec;
     double available_sec;
     double exact_sec;

@@ -1,12 +1,12 @@
-/* What a comparison of methods means, in words. */
+/* The meaning of a comparison of methods, in words. */
 #include "planner/replica_compare.h"
 
 #include <math.h>
 
-/* A wait that nobody would change a training for. */
+/* Share of waiting for which it does not pay to change a training. */
 #define SMALL_SHARE 0.1
 
-/* Of the seconds on the link: less is not told apart from none. */
+/* Share of the seconds on the link; less counts as none. */
 #define LEAST_HIDDEN 0.005
 
 static double share_of(const struct pen_replica_time *time)
@@ -117,8 +117,9 @@ static void tell_compression(const struct pen_replica_comparison *comparison,
 }
 
 /*
- * From which interval on waiting is less than computing, and from which it is
- * small. Messages of such methods are not hidden behind a backward.
+ * The interval from which waiting is less than computing, and the one from
+ * which it is small. Messages of rare synchronisation do not overlap with a
+ * backward.
  */
 static void tell_interval(const struct pen_replica_comparison *comparison,
                           const struct pen_replica_time *reference,
@@ -155,7 +156,7 @@ static void tell_latency(const struct pen_replica_comparison *comparison,
                  100 * latency / reference->sync_sec);
 }
 
-/* The best of those that run between islands, beside one job. */
+/* Compares the best method that runs between islands with one job. */
 static void tell_failures(const struct pen_replica_comparison *comparison,
                           const struct pen_replica_time *reference,
                           struct pen_text *out)

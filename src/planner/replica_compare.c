@@ -132,7 +132,7 @@ static double factor_of(const struct pen_replica_factors *factors,
     return factor;
 }
 
-/* What rows are ordered by: of a step, or of as many as a loss takes. */
+/* Seconds that order the rows: of a step, or of as many as a loss takes. */
 static double seconds_of(const struct pen_replica_comparison *comparison,
                          const struct pen_replica_time *time)
 {
@@ -161,7 +161,7 @@ static bool gains(double from_sec, double to_sec)
     return to_sec < (1 - TENTH) * from_sec;
 }
 
-/* Why `time` does not gain a tenth beside `other`. */
+/* Why `time` does not gain a tenth over `other`. */
 static enum pen_replica_verdict blame(const struct pen_replica_setting *setting,
                                       const struct pen_replica_time *other,
                                       const struct pen_replica_time *time)
@@ -247,7 +247,7 @@ static bool is_milder(const struct pen_replica_time *a,
 }
 
 /*
- * Of those that are as quick as the quickest, to a tenth, the one that changes
+ * Among the methods as quick as the quickest, to a tenth, the one that changes
  * the training least.
  */
 static size_t choose(const struct pen_replica_comparison *comparison)

@@ -13,8 +13,8 @@
  */
 
 /*
- * Whether a choice pays, and why not: key, words. One with a compressor is
- * judged beside the same method without, the others beside the reference.
+ * Whether a choice pays, and why not: key, words. A choice with a compressor is
+ * compared with the same method without, the others with the reference.
  */
 #define PEN_REPLICA_VERDICTS(X)                                                \
     X(REFERENCE, "reference", "the reference of the comparison")               \
@@ -58,9 +58,8 @@ struct pen_replica_factors {
 };
 
 /*
- * Reads lines "method factor", as "diloco 1.3" or "allreduce+int8 1.02"; what
- * is behind a # is no part of them. On failure *out is untouched and why has
- * the line.
+ * Reads lines "method factor", as "diloco 1.3" or "allreduce+int8 1.02"; text
+ * after a # is ignored. On failure *out is untouched and why has the line.
  */
 pen_status pen_replica_factors_load(const char *path,
                                     struct pen_replica_factors *out,
@@ -69,7 +68,7 @@ pen_status pen_replica_factors_parse(const char *text, size_t length,
                                      struct pen_replica_factors *out,
                                      struct pen_text *why);
 
-/* What is compared. */
+/* The methods and conditions to compare. */
 struct pen_replica_wish {
     const char *const *methods; /* by name; none: all */
     size_t num_methods;

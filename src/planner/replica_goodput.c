@@ -61,7 +61,10 @@ static double goodput_of_job(const struct pen_replica_failures *failures,
     return pen_goodput_exact(job);
 }
 
-/* Of what a checkpoint has, which islands take from each other otherwise. */
+/*
+ * The share of a checkpoint that an island keeps itself; it takes the rest from
+ * other islands.
+ */
 static double kept_share(const struct pen_replica_failures *failures,
                          const struct pen_sync_choice *choice)
 {

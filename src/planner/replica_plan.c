@@ -22,7 +22,7 @@ static size_t list_stages(const struct pen_plan *plan, uint32_t rank,
     return count;
 }
 
-/* Of the rank that has the most. */
+/* The shapes of the rank with the most weights. */
 static pen_status find_shapes(const struct pen_setting *setting,
                               const struct pen_plan *plan,
                               struct pen_replica_shapes *out,
@@ -97,7 +97,7 @@ static pen_status open_found(const struct pen_setting *setting,
 
 /* ---- replicas of a plan ---- */
 
-/* Of the reduction of the plan itself, and its gather, if nothing hid them. */
+/* Seconds of the plan's own reduction, and its gather, if nothing hid them. */
 static double link_sec(const struct pen_setting *setting,
                        const struct pen_plan *plan, double num_weights)
 {

@@ -1,4 +1,6 @@
-/* What replicas have to agree on: the parameters of a model as matrices. */
+/*
+ * The parameters that replicas have to agree on: those of a model as matrices.
+ */
 #include "planner/replica_sync.h"
 
 #include <stdlib.h>

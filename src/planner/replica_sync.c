@@ -17,7 +17,7 @@ static bool is_done_by_trainer(const struct pen_sync_choice *choice)
            choice->compressor == NULL;
 }
 
-/* Of one synchronisation. */
+/* Seconds that one synchronisation stalls computing. */
 static double stall_of(const struct pen_replica_setting *setting,
                        const struct pen_replica_time *time)
 {

@@ -13,16 +13,16 @@
  *   sync = legs * latency + bytes / bandwidth
  *
  * on the link, where a leg of messages that are too long to be sent unasked
- * costs three latencies: it is announced, asked for, and sent. Of that `hidden`
- * steps of computing hide what they can; the bytes of one have to be gone
- * before those of the next come. What is left, and encoding, which computes on
- * the same device, is spread over the interval:
+ * costs three latencies: it is announced, asked for, and sent. The next
+ * `hidden` steps of computing hide as much of it as they can; the bytes of one
+ * synchronisation have to be sent before those of the next come. The rest, and
+ * encoding, which computes on the same device, are spread over the interval:
  *
  *   stall = max(0, sync - hidden * compute,
  *               bytes / bandwidth - interval * compute) / interval
  *   step  = compute + stall + encode / interval
  *
- * What the trainer does itself sets out while the last backward of its own step
+ * Sums that the trainer does itself begin while the last backward of their step
  * still runs, all but the gradients that come last:
  *
  *   stall = last * sync + max(0, (1 - last) * sync - overlap)
@@ -48,19 +48,21 @@ struct pen_replica_setting {
     double encode_bytes_per_sec; /* of gradients that a compressor passes */
 };
 
-/* Of AdamW, where nobody says otherwise. */
+/* Moments of AdamW, where the caller does not say otherwise. */
 #define PEN_REPLICA_NUM_MOMENTS 2.0
 
-/* What Open MPI sends over TCP unasked. */
+/* Bytes up to which Open MPI sends a message over TCP unasked. */
 #define PEN_REPLICA_EAGER_BYTES 65536.0
 
-/* Of a link, where nobody measured. */
+/* Latency of a link that was not measured. */
 #define PEN_REPLICA_LATENCY_SEC 1e-4
 
-/* A backward computes twice as long as a forward where nobody measured. */
+/* Without a measurement, a backward computes twice as long as a forward. */
 #define PEN_REPLICA_BACKWARD_SHARE (2.0 / 3.0)
 
-/* What compressors of src/sync reach on a core where nobody measured. */
+/*
+ * Bytes per second of compressors of src/sync on a core that was not measured.
+ */
 #define PEN_REPLICA_CORE_RATE 2e9
 
 /*
@@ -70,7 +72,7 @@ struct pen_replica_setting {
  */
 double pen_replica_device_rate(const struct pen_device *device);
 
-/* What a step costs with one choice. */
+/* The cost of a step with one choice. */
 struct pen_replica_time {
     struct pen_sync_choice choice;
     struct pen_sync_cost cost;
@@ -88,7 +90,7 @@ struct pen_replica_time {
 /* Seconds for a step that stays. */
 double pen_replica_kept_sec(const struct pen_replica_time *time);
 
-/* Of one synchronisation: what it would take if bytes took nothing. */
+/* Seconds of one synchronisation if bytes took no time. */
 double pen_replica_latency(const struct pen_replica_setting *setting,
                            const struct pen_sync_cost *cost);
 
@@ -99,7 +101,7 @@ void pen_replica_predict(const struct pen_replica_setting *setting,
 /*
  * The same between `islands` of a ring, in place: each island sends all of what
  * it gives to each of the others, and a round has five ways to the coordinator
- * and back. What replicas of one island send to each other is not in it.
+ * and back. Messages between replicas of one island are not in it.
  */
 void pen_replica_use_ring(const struct pen_replica_setting *setting,
                           uint32_t islands, struct pen_replica_time *time);
@@ -115,15 +117,18 @@ struct pen_replica_shapes {
 };
 
 /*
- * Parameters of all of a model. Of families that are only planned, which have
- * no list of tensors, each layer counts as one matrix. On failure *out is
+ * Parameters of all of a model. In families that can only be planned, which
+ * have no list of tensors, each layer counts as one matrix. On failure *out is
  * untouched.
  */
 pen_status pen_replica_shapes_of(const struct pen_any_model *model,
                                  struct pen_replica_shapes *out,
                                  struct pen_text *why);
 
-/* Of some ranges of layers, of which `share` devices have a part each. */
+/*
+ * Parameters of some ranges of layers, of which `share` devices have a part
+ * each.
+ */
 pen_status pen_replica_shapes_of_layers(const struct pen_model *model,
                                         const struct pen_layer_range *ranges,
                                         size_t num_ranges, uint32_t share,

@@ -41,7 +41,7 @@ void pen_route_ban(struct pen_route *route, uint32_t peer);
  * those with the smallest key. NONE if there is no peer. */
 uint32_t pen_route_take(struct pen_route *route, double work);
 
-/* The peer took so many seconds for this work, until it could take the next. */
+/* The peer took `seconds` for this work, until it could take the next. */
 void pen_route_learn(struct pen_route *route, uint32_t peer, double work,
                      double seconds);
 

@@ -13,7 +13,7 @@
  *
  * Plans that differ in recomputation only take one row: the best of them.
  *
- * Afterwards the same search goes on with fewer and fewer devices: nodes of
+ * Afterwards the same search continues with fewer and fewer devices: nodes with
  * more are dropped, all others stay as they are.
  */
 #include "planner/search.h"
@@ -45,7 +45,7 @@ struct heap {
 
 #define MOST_GENERATORS 64u
 
-/* What ranks hold at least under a schedule: pen__held_share(). */
+/* The least that ranks hold under a schedule: pen__held_share(). */
 struct held {
     const struct pen_generator *generator;
     double share;
@@ -141,7 +141,7 @@ static void release_found(struct pen_plan_found *found)
 #define EXPAND_SEC 0.7e-6 /* one candidate: its rules and its room */
 #define BOUND_SEC 1.5e-6
 #define STAGE_SEC 0.3e-6 /* each stage of a bound */
-#define TIME_SEC 20e-6   /* beside the operations of a schedule */
+#define TIME_SEC 20e-6   /* besides the operations of a schedule */
 #define RUN_SEC 0.006e-6 /* each of them, in a schedule that was kept */
 #define OP_SEC 0.06e-6   /* in one that is made */
 #define APART_SEC 0.1e-6 /* the same, with weight gradients of their own */
@@ -233,8 +233,8 @@ static void add_node(struct search *search, struct node *node)
 #define GUESSED 0.3
 
 /*
- * Of a plain schedule the bound knows what ranks hold; of others it may take
- * too much, and the room for their blocks was looked at already.
+ * The bound knows what ranks hold under a plain schedule; for other schedules
+ * it may assume too much, and the room for their blocks was checked already.
  */
 static bool may_fit(const struct search *search,
                     const struct pen_candidate *candidate,
@@ -250,7 +250,7 @@ static bool may_fit(const struct search *search,
            search->most_memory;
 }
 
-/* Of one schedule: more would take many seconds to time. */
+/* Operations of one schedule: more would take many seconds to time. */
 #define MOST_OPS (1u << 24)
 
 static void leave_out(struct search *search, double least)
@@ -409,7 +409,10 @@ static void time_node(struct search *search, struct node *node)
     add_node(search, node);
 }
 
-/* Of a plain schedule with one stage a rank the bound knows. */
+/*
+ * Whether the bound fits: it knows the memory of a plain schedule with one
+ * stage a rank.
+ */
 static bool bound_fits(struct search *search,
                        const struct pen_candidate *candidate)
 {
@@ -532,8 +535,8 @@ static int compare_nodes(const void *left, const void *right)
 }
 
 /*
- * The work was cut short: the best of the plans that were timed, `most` of
- * them. What is sorted is still a heap.
+ * The work was cut short: takes the best of the plans that were timed, at most
+ * `most` of them. The nodes that stay are sorted, and so still a heap.
  */
 static uint32_t take_timed(struct search *search, uint32_t most,
                            struct pen_plan_found *out)
@@ -646,10 +649,12 @@ static bool copy_found(struct search *search, const struct pen_plan_found *from,
     return false;
 }
 
-/* Of the time of the search, for each number of devices. */
+/* Share of the search's time for each number of devices. */
 #define FEWER_SHARE (1.0 / 20)
 
-/* The best with at most so many devices, unless it is worse than `most`. */
+/*
+ * The best plan with at most `devices` devices, unless it is worse than `most`.
+ */
 static bool find_fewer(struct search *search, uint64_t devices, double most,
                        struct pen_plan_found *out)
 {
@@ -700,7 +705,10 @@ static void run_within(struct search *search)
 #define SAVED 0.9 /* of the joules or the price of the best plan */
 #define ROUNDING 1e-9
 
-/* Of all kinds of devices the least: what one takes that waits, or costs. */
+/*
+ * The least rate of all kinds of devices: joules per second of one that waits,
+ * or its price.
+ */
 static double least_rate(const struct pen_cluster *cluster,
                          enum pen_objective objective)
 {
@@ -789,7 +797,10 @@ static void choose(struct search *search, const struct pen_plan_found *chosen)
     ranking->found[0] = copy;
 }
 
-/* What the counts tell is the search for the ranking. */
+/*
+ * Searches with fewer devices; the counts stay those of the search for the
+ * ranking.
+ */
 static void run_on(struct search *search)
 {
     struct pen_plan_ranking *ranking = search->ranking;

@@ -5,9 +5,9 @@
 #include "planner/objective.h"
 
 /*
- * The best plans of a setting. Candidates are taken in the order of what they
- * can reach at best; those that may still win are timed. What comes out first
- * is therefore the best of all, unless the work was cut short.
+ * The best plans of a setting. Candidates are taken in the order of the value
+ * that they can reach at best; those that may still win are timed. The first
+ * plan to come out is therefore the best of all, unless the work was cut short.
  */
 
 struct pen_plan_search_options {

@@ -14,8 +14,9 @@ struct pen_shortage {
     double margin;                  /* share of it that must be free, too */
     uint64_t offered_bytes;         /* by that device, within the limit */
     /*
-     * For which the search finds a plan: in whole nodes above one. 0: none up
-     * to most_devices, or several kinds, of which none says how to go on.
+     * Devices for which the search finds a plan, in whole nodes above one. 0:
+     * it finds no plan up to most_devices, or the cluster has several kinds and
+     * may grow by any.
      */
     uint64_t enough_devices;
     uint64_t most_devices; /* that were tried; 0: none were */

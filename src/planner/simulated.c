@@ -1,4 +1,6 @@
-/* What a simulation takes of a prediction: its seconds, but bytes for links. */
+/*
+ * Inputs of a simulation out of a prediction: its seconds, but bytes for links.
+ */
 #include "planner/simulated.h"
 
 #include "planner/expert_rank.h"
@@ -47,7 +49,7 @@ static double update_of(const struct pen__work *work, uint32_t stage)
     return cost.step_sec;
 }
 
-/* The ends of a tied matrix agree behind their sums. */
+/* The ends of a tied matrix agree after their sums. */
 static double tie_of(const struct pen__work *work, uint32_t stage)
 {
     return stage == 0 || stage + 1 == work->plan->num_stages ? work->tie_sec
@@ -213,7 +215,9 @@ static pen_status make_messages(const struct pen__work *work,
     return PEN_OK;
 }
 
-/* What a rank has of each layer, where its weights come one by one. */
+/*
+ * Parameters that a rank has of each layer, where weights come layer by layer.
+ */
 static pen_status list_parameters(const struct pen__work *work,
                                   struct pen_simulated *out,
                                   struct pen_text *why)

@@ -14,8 +14,8 @@
 
 /* A stage on one of its ranks, for one micro-batch. */
 struct pen_simulated_stage {
-    double forward_sec; /* with messages inside layers that nobody sends, as
-                           the others */
+    double forward_sec; /* with messages inside layers that the simulation does
+                           not send, as the others */
     double input_sec;   /* recomputation included */
     double weight_sec;
     double update_sec;       /* of the optimizer, once a step */
@@ -38,7 +38,7 @@ struct pen_simulated {
     struct pen_costs costs;        /* under which the schedule was timed */
     double message_bytes;          /* that one device sends to the next stage */
     double gather_sec; /* that receivers spend to join parts of a message */
-    double other_sec;  /* of a step, behind everything */
+    double other_sec;  /* of a step, after everything */
     uint32_t gradient_bytes; /* of one gradient on its way */
     uint32_t weight_bytes;   /* of one weight on its way back */
     bool is_blocking;        /* senders wait until their bytes have left */

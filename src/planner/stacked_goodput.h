@@ -6,7 +6,7 @@
 
 /*
  * Goodput of a job whose replica groups hold more than one shard of the batch,
- * so that it goes on without a restart when a group fails:
+ * so that it continues without a restart when a group fails:
  *
  *   replication  sets of `height` groups compute the same shards, all of them
  *                all the time; a step is lost when a whole set is

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- who holds what ---- */
+/* ---- holders of shards ---- */
 
 static bool has_difference(const struct pen_stacks *stacks, uint32_t count,
                            uint32_t difference)

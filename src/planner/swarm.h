@@ -18,8 +18,8 @@
  * once. A peer then moves to the stage with the least speed where that helps,
  * and loads its state for state_sec.
  *
- * A peer computes one thing at a time and sends one message at a time, beside
- * computing. Steps do not overlap. Sums of gradients over the peers of a stage
+ * A peer computes one thing at a time and sends one message at a time; the two
+ * overlap. Steps do not overlap. Sums of gradients over the peers of a stage
  * and the optimizer are left out: they are the same without routing.
  */
 

@@ -7,7 +7,7 @@
 
 /* ---- schedules and sharding ---- */
 
-/* What torchtitan has no name for it takes as a CSV file. */
+/* Schedules that torchtitan has no name for, but reads as a CSV file. */
 static bool torch_reads(const struct pen_generator *generator)
 {
     return generator->is_synchronous && !generator->has_slices &&

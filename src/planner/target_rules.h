@@ -4,9 +4,9 @@
 #include "planner/candidate.h"
 
 /*
- * What each target can run. A rule that is broken is told in words, with both
- * numbers: "tp 8 does not divide 12 attention heads". The rules of the target
- * penstock are those of its trainer, schedule/restrictions.h.
+ * The rules of what each target can run. A broken rule is reported in words,
+ * with both numbers: "tp 8 does not divide 12 attention heads". The rules of
+ * the target penstock are those of its trainer, schedule/restrictions.h.
  */
 
 /* Whether the target has this schedule. */
@@ -38,13 +38,13 @@ bool pen_target_may_cut_rows(const struct pen_setting *setting,
 uint64_t pen_target_node_size(const struct pen_cluster *cluster);
 
 /*
- * Ranks that share an expert's tensors where nobody said how many: Megatron-LM
- * keeps experts whole, so that their groups fold over tensor ranks. As of a
- * plan, 0 is tp.
+ * The default number of ranks that share an expert's tensors: Megatron-LM keeps
+ * experts whole, so that their groups fold over tensor ranks. As in a plan, 0
+ * means tp.
  */
 uint32_t pen_target_expert_tp(enum pen_target target, uint32_t tp, uint32_t ep);
 
-/* Whether so many replicas can share the experts of a candidate. */
+/* Whether `dp` replicas can share the experts of a candidate. */
 bool pen_target_shares_experts(enum pen_target target,
                                const struct pen_candidate *candidate,
                                uint32_t dp);

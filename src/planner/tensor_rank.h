@@ -39,7 +39,7 @@ uint64_t pen_tensor_rank_bytes(const struct pen_compute *compute,
 
 struct pen_tensor_messages {
     uint32_t count;
-    uint32_t num_gathers; /* of count; results are added behind the others */
+    uint32_t num_gathers; /* of count; the others end with additions */
     double bytes;         /* of one */
     bool is_added; /* as many numbers as the residual stream, both ends add */
 };
