@@ -1,11 +1,14 @@
 """Chromium by the DevTools protocol, over a pair of pipes (no web socket)."""
 import base64
+import functools
+import http.server
 import json
 import os
 import select
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 
 
@@ -176,3 +179,16 @@ class Page:
 
     def close(self):
         self.owner.call("Target.closeTarget", targetId=self.target)
+
+
+def serve(folder):
+    """Address of a server of files that ends with this process."""
+    handler = functools.partial(Quiet, directory=folder)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return "http://127.0.0.1:%d/" % server.server_address[1]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *rest):
+        pass

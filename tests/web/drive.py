@@ -11,18 +11,15 @@ the page must be those that PENSTOCK prints, the plan file the bytes that
 nothing shifts, nothing is wider than the window.
 """
 import argparse
-import functools
-import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
-from devtools import Browser, browser
+from devtools import Browser, browser, serve
 
 WIDTHS = (1440, 768, 390)
 MOST_SHIFT = 0.1  # what web vitals call good
@@ -448,18 +445,6 @@ def measure(browser_, base, program):
               "(%.2f to %.2f), memory %.1f MiB"
               % (slowdown, sorted(firsts)[1], sorted(ratios)[4], min(ratios),
                  max(ratios), memory / 2**20))
-
-
-def serve(folder):
-    handler = functools.partial(Quiet, directory=folder)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return "http://127.0.0.1:%d/" % server.server_address[1]
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *rest):
-        pass
 
 
 def main():
