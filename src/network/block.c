@@ -2,8 +2,8 @@
  * A block of a decoder.
  *
  *   x -> norm -> a -> q, k, v -> attention -> out -> (+ x) -> middle
- *   middle -> norm -> b -> wide -> activation -> inner -> down -> (+ middle) ->
- * y
+ *   middle -> norm -> b -> wide -> activation -> inner -> down -> (+ middle)
+ *          -> y
  *
  * The stash keeps q, k, v and middle; and, unless they are computed again, a, b
  * and inner, which costs no product, attention, or wide. Attention and wide are

@@ -1,8 +1,8 @@
 /*
  * The least of
  *
- *   F(s)  =  sum over layers of t(v, s_v)  +  sum over edges of t(u, v, s_u,
- * s_v)
+ *   F(s)  =  sum over layers of t(v, s_v)
+ *            +  sum over edges of t(u, v, s_u, s_v)
  *
  * (pase_cost.c) by dynamic programming over a sequence of the layers. With v_i
  * the i-th of them and D(i) the later layers that v_i, or an earlier layer

@@ -4,8 +4,7 @@
  *
  *   t(v, c)  =  3 f_v / (F prod c_i)                computing; three passes
  *            +  R(c of dims not in the output, output)      forward
- *            +  R(c of dims not in an input, input)         backward, each
- * input
+ *            +  R(c of dims not in an input, input)    each input's backward
  *            +  R(c of dims not in the weight, weight)      its gradient
  *   R(g, n)  =  2 (g - 1) / g n / B                 n bytes of one device
  *

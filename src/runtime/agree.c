@@ -14,8 +14,8 @@
 enum { HOST_SIZE = 64, REASON_SIZE = 1400, MOST_NAMED = 8 };
 
 /*
- * What a rank tells rank 0; without an error only the first field is sent.
- * Short enough for any library to send it at once.
+ * The message of a rank to rank 0; without an error only its first field is
+ * sent. Short enough for any library to send it at once.
  */
 struct ballot {
     uint32_t status;
@@ -23,7 +23,7 @@ struct ballot {
     char reason[REASON_SIZE];
 };
 
-/* What rank 0 answers. */
+/* The answer of rank 0. */
 struct verdict {
     uint32_t status;
 };
@@ -98,7 +98,7 @@ void pen_agree_alone(struct pen_transport *transport, pen_status status,
     leave_alone(transport, &own);
 }
 
-/* Others that have not come may be anywhere: the job cannot go on. */
+/* Missing ranks may be anywhere in the program: the job cannot continue. */
 static _Noreturn void leave_missing(const struct meeting *it,
                                     const char *missing)
 {
@@ -144,7 +144,7 @@ static void set_end(struct meeting *it)
         it->end_ns = it->begin_ns + ns_of(sec);
 }
 
-/* Of this rank and those behind it, the ones whose ballot is not here. */
+/* Names this rank and all later ones whose ballot has not arrived. */
 static _Noreturn void name_missing(const struct meeting *it, uint32_t rank)
 {
     struct pen_text names = PEN_TEXT_EMPTY;

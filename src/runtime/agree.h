@@ -11,13 +11,13 @@
  *   rank r    status, host, reason  --->  rank 0
  *   rank 0    waits for all, then   --->  verdict to all
  *
- * Nobody waits for ever here:
+ * No rank waits forever here:
  *
  *   a rank is lost       all return PEN_LOST, whatever they came with
  *   all come             rank 0 has the reason of the first rank that failed
  *   this rank failed,    it waits PEN_AGREE_FAILED_SEC, prints its reason and
  *   others do not come   ends the job with exit code 1
- *   nobody failed, some  rank 0 (or rank 1, if rank 0 is missing) names the
+ *   none failed, some    rank 0 (or rank 1, if rank 0 is missing) names the
  *   do not come in time  missing ranks and ends the job with PEN_EXIT_HANG
  *
  * The second row makes it safe to call this after a stretch in which the
@@ -44,7 +44,7 @@ pen_status pen_agree(struct pen_transport *transport, pen_status status,
 
 /*
  * Makes the reason of this rank one that names rank and host, as "rank 2 on
- * node1: reason"; a run of one rank has nobody to name.
+ * node1: reason"; with one rank it stays as it is.
  */
 void pen_agree_name(const struct pen_transport *transport, pen_status status,
                     const char *doing, struct pen_text *why);

@@ -14,7 +14,10 @@
  */
 struct pen_batches;
 
-/* What one sample is: tokens or an image; what it has not is 0. */
+/*
+ * The shape of one sample, tokens or an image; the fields of the other kind are
+ * 0.
+ */
 struct pen_sample_shape {
     uint32_t num_ids;
     uint32_t channels; /* of the image */
@@ -51,9 +54,8 @@ pen_status pen_batches_open(const struct pen_data_path *paths, size_t num_paths,
 
 /*
  * Samples out of a text file, one per line, ids separated by spaces, in the
- * order of the file and from its beginning again behind its end. All lines have
- * the same number of ids, one more than `sequence`; 0: what the first has. A
- * refusal names the line.
+ * order of the file, which is repeated. All lines have the same number of ids,
+ * one more than `sequence`; 0: as many as the first. A refusal names the line.
  */
 pen_status pen_batches_load(const char *path, uint32_t sequence, uint32_t vocab,
                             struct pen_batches **out, struct pen_text *why);
@@ -83,7 +85,7 @@ void pen_batches_free(struct pen_batches *batches);
 
 struct pen_sample_shape pen_batches_shape(const struct pen_batches *batches);
 
-/* What targets are counted in: "tokens" or "images"; a constant. */
+/* The unit in which targets are counted, "tokens" or "images"; a constant. */
 const char *pen_batches_unit(const struct pen_batches *batches);
 
 /* Samples until every one can have been seen once. */

@@ -3,7 +3,7 @@
 
 #include "runtime/batches.h"
 
-/* What a source of samples is to all that read from it. */
+/* A source of samples as its readers use it. */
 struct pen__batches_ops {
     const char *unit;
     void (*free)(struct pen_batches *batches);

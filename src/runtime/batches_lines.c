@@ -66,7 +66,7 @@ static pen_status keep_id(struct lines *self, int32_t id)
     return PEN_OK;
 }
 
-/* Reads digits from *at to the end of the word; false if it is no id. */
+/* Reads digits from *at to the end of the word; false if it is not an id. */
 static bool read_id(const char **at, const char *end, uint32_t vocab,
                     int32_t *out)
 {

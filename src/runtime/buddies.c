@@ -82,7 +82,7 @@ static pen_status make_copy(struct pen_buddies *buddies, struct copy *copy,
     return status;
 }
 
-/* Each rank tells the next node what its memory is. */
+/* Each rank describes its memory to the next node. */
 static pen_status make_copies(struct pen_buddies *buddies, struct pen_text *why)
 {
     struct pen_transport *transport = buddies->options.transport;

@@ -15,9 +15,9 @@
  * B1. The slots of N-1, own and copied, are overwritten by any rank only when
  *     own slots and copies of N are whole on all ranks: finish() ends with a
  *     sum over all ranks.
- * B2. So at any moment some step is whole in the own slots of all ranks and in
- *     their copies. It is the last one for which finish() has returned, or a
- *     later one. Any one node may then be lost with its holder.
+ * B2. At any moment, therefore, some step is whole in the own slots of all
+ *     ranks and in their copies. It is the last one for which finish() has
+ *     returned, or a later one. Any one node may then be lost with its holder.
  */
 struct pen_buddies;
 
@@ -34,12 +34,12 @@ pen_status pen_buddies_create(const struct pen_buddies_options *options,
                               struct pen_buddies **out, struct pen_text *why);
 
 /*
- * NULL is fine. What is under way is waited for, but not for long: false where
- * it is not over, and the memory of this rank must stay mapped.
+ * NULL is fine. Waits for copies under way, but not for long: false where they
+ * are not done, and the memory of this rank must stay mapped.
  */
 bool pen_buddies_free(struct pen_buddies *buddies);
 
-/* Of the copies that this rank keeps. */
+/* Bytes of the copies that this rank keeps. */
 size_t pen_buddies_bytes(const struct pen_buddies *buddies);
 
 /* By all ranks: a copy of this slot, which is whole, sets out. */

@@ -44,7 +44,7 @@ static bool writes(const struct pen_trainer *trainer, uint32_t stage,
            (trainer->options.sharding != PEN_SHARDING_NONE || is_first);
 }
 
-/* The number of a tensor in the contents; a new one goes behind the others. */
+/* The number of a tensor in the contents; adds a new one at the end. */
 static size_t add_tensor(struct pen__contents *contents, uint32_t tensor)
 {
     const struct pen_any_model *model = contents->trainer->options.model;
@@ -86,7 +86,7 @@ static void add_stage(struct pen__contents *contents, uint32_t stage)
     }
 }
 
-/* What is not trained is in the network, not in the engine. */
+/* Tensors that are not trained are in the network, not in the engine. */
 static void add_statistics(struct pen__contents *contents)
 {
     const struct pen_any_model *model = contents->trainer->options.model;
@@ -359,7 +359,7 @@ static void drop_plain(struct pen__contents *contents)
     contents->plain = contents->whole = NULL;
 }
 
-/* One behind the last place of the parameter that a place belongs to. */
+/* One past the last place of the parameter that a place belongs to. */
 static size_t end_of_parameter(const struct pen__contents *contents,
                                size_t place)
 {
@@ -373,7 +373,7 @@ static size_t end_of_parameter(const struct pen__contents *contents,
     return end;
 }
 
-/* Of a parameter with several tensors a part comes out of the engine once. */
+/* Copies a part of a parameter, out of the engine once for all its tensors. */
 static void copy_parameter(struct pen__contents *contents, size_t first,
                            size_t end, uint32_t number,
                            struct pen_snapshot *snapshot)

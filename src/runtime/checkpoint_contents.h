@@ -6,8 +6,8 @@
 #include "runtime/trainer.h"
 
 /*
- * What this rank writes of a checkpoint, and how it comes out of the engine:
- * the tensors that it keeps the moments of, running statistics, and what
+ * The tensors of a checkpoint that this rank writes, and how they come out of
+ * the engine: those whose moments it keeps, running statistics, and what
  * replicas keep for themselves.
  */
 struct pen__contents {
@@ -45,8 +45,8 @@ struct pen_snapshot_contents
 pen__contents_list(const struct pen__contents *contents);
 
 /*
- * What the manifest of the step says of it all, but for its files; `describe`
- * fills in the settings. An empty run id leaves that of runs without one.
+ * Fills in the manifest of the step, except its files; `describe` fills in the
+ * settings. An empty run id leaves that of runs without one.
  */
 pen_status pen__contents_describe(
     const struct pen__contents *contents, struct pen_manifest *manifest,

@@ -4,7 +4,7 @@
 
 enum { CHANNEL = 1 }; /* layers use the one before */
 
-/* What the first rank asks for. */
+/* A request of the first rank. */
 struct wish {
     uint64_t number;
     uint32_t part;

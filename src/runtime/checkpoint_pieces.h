@@ -7,11 +7,11 @@
 
 /*
  * The first rank of a tensor group writes the tensors that all of the group
- * have pieces of:
+ * have pieces of, by the calls pen__pieces_...:
  *
- *   first    hear       fetch ... fetch      end
- *              ^          | ^                 |
- *   others   tell         v |   serve         v
+ *   first    _hear      _fetch ... _fetch     _end
+ *              ^          | ^                  |
+ *   others   _tell        v |   _serve         v
  *
  * Others list their pieces once. Whenever a checkpoint is taken they serve: the
  * first rank asks for one piece at a time, by its number in the list. All of it
@@ -21,13 +21,13 @@ pen_status pen__pieces_tell(struct pen_group *group,
                             const struct pen_tensor_slice *slices,
                             size_t count) PEN_MUST_CHECK;
 
-/* Of another member; free *slices. */
+/* Receives the list of another member; free *slices. */
 pen_status pen__pieces_hear(struct pen_group *group, uint32_t member,
                             struct pen_tensor_slice **slices,
                             size_t *count) PEN_MUST_CHECK;
 
 /* The numbers of a piece, `count` of them; they mean nothing after a loss,
- * which pen__pieces_end() tells. */
+ * which pen__pieces_end() reports. */
 void pen__pieces_fetch(struct pen_group *group, uint32_t member, size_t number,
                        enum pen_checkpoint_part part, float *numbers,
                        size_t count);

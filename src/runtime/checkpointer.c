@@ -222,8 +222,8 @@ static void start_writing(struct pen_checkpointer *checkpointer)
 }
 
 /*
- * Before ranks wait for each other here: those who are early serve the others
- * until they come.
+ * Before ranks wait for each other here: early ranks serve the others until
+ * they come.
  */
 static pen_status await_replicas(struct pen_checkpointer *checkpointer)
 {
@@ -311,7 +311,10 @@ bool pen_checkpointer_is_over(struct pen_checkpointer *checkpointer)
 
 /* ---- collecting ---- */
 
-/* What a rank tells the leader first: the length of its record or reason. */
+/*
+ * The first message of a rank to the leader: the length of its record or
+ * reason.
+ */
 struct answer {
     uint64_t length;
     uint8_t has_failed;
@@ -414,7 +417,7 @@ static void tell_result(struct pen_checkpointer *checkpointer,
                 checkpointer->step, pen_text_string(&checkpointer->last_why));
 }
 
-/* Of a loss only: what became of the checkpoint is told later. */
+/* Fails only after a loss: settle() reports the fate of the checkpoint. */
 static pen_status lead(struct pen_checkpointer *checkpointer)
 {
     struct pen_saver_job job = {commit, checkpointer};

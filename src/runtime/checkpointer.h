@@ -6,18 +6,18 @@
 
 /*
  * Checkpoints of a training, written by all ranks: each writes the tensors
- * that it keeps the moments of, rank 0 makes a step of the files. Of replicas
- * with weights of their own the first writes the one model, and each what it
- * keeps beside that.
+ * that it keeps the moments of, rank 0 makes a step of the files. Where
+ * replicas have weights of their own, the first writes the one model, and each
+ * writes the state that it keeps in addition.
  *
  *   begin     all ranks, between two steps: copies what is to be written
- *   ...       threads write while steps go on; is_over() tells of this rank
+ *   ...       threads write during further steps, until is_over()
  *   collect   all ranks, when all are over: rank 0 gets the records, and its
  *             thread gives the step its name
  *   settle    all ranks: waits for all of that
  *
- * In the foreground nothing is copied, and begin() writes. What fails is told
- * and leaves the training and older checkpoints as they were.
+ * In the foreground nothing is copied, and begin() writes. A failure is
+ * reported and leaves the training and older checkpoints as they were.
  */
 struct pen_checkpointer;
 
@@ -58,7 +58,7 @@ pen_checkpointer_passing_bytes(const struct pen_checkpointer *checkpointer);
 /* Whether this rank writes to the directory. */
 bool pen_checkpointer_is_writing(const struct pen_checkpointer *checkpointer);
 
-/* Nothing may be under way. LOST; other failures are told by settle(). */
+/* Nothing may be under way. LOST; settle() reports other failures. */
 pen_status
 pen_checkpointer_begin(struct pen_checkpointer *checkpointer) PEN_MUST_CHECK;
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOTE_SLACK 1024u /* numbers get longer as a run goes on */
+#define NOTE_SLACK 1024u /* numbers get longer during a run */
 
 struct pen_commits {
     struct pen_commits_options options;

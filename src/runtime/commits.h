@@ -19,7 +19,7 @@
  *     finish that step before every rank has voted on it, and a rank votes when
  *     it has committed the step before (pen_commits_finish()): so every rank
  *     has committed N when the first of them begins to overwrite N-1.
- * C2. So some step is whole on all ranks, whenever and wherever they are
+ * C2. Therefore some step is whole on all ranks, whenever and wherever they are
  *     killed: the last one that all had committed, or the one after it.
  * C3. A process of an older epoch that still runs never writes into the slot of
  *     the step that is common to all: for that it would have to finish a step
@@ -69,14 +69,14 @@ pen_status pen_commits_take(struct pen_commits *commits,
 uint64_t pen_commits_finish(struct pen_commits *commits);
 
 /*
- * How long one of them held up the training, on this rank; the mean. What the
- * thread takes of the processors while the training computes is not in it.
+ * Mean seconds for which one commit held up the training on this rank, without
+ * the processor time of the thread while the training computes.
  */
 double pen_commits_seconds(const struct pen_commits *commits);
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
-/* What was found in memory. */
+/* A step found in memory. */
 struct pen_kept {
     struct pen_shard *shards; /* of all ranks of an earlier epoch */
     uint32_t count;

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Of PipeMare: what is left of an average after its delay. */
+/* PipeMare: the share of an average that is left after its delay. */
 #define AVERAGE_DECAY 0.135
 
 static uint32_t delay_of(const struct pen_correction_setup *setup)

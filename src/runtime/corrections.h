@@ -82,7 +82,7 @@ void pen_correction_step(const struct pen_correction_setup *setup,
                          struct pen_network *network, size_t parameter,
                          const struct pen_correction_moment *at);
 
-/* From a value before and behind a step. */
+/* Updates an average with a value from before and after a step. */
 void pen_correction_average(const struct pen_correction_setup *setup,
                             size_t count, const float *before,
                             const float *behind, float *average);

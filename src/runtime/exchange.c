@@ -19,7 +19,7 @@ uint32_t pen__exchange_index(const struct pen_exchange *exchange,
 
 /* ---- making ---- */
 
-/* The members of a stage's part; one alone has nobody to sum with. */
+/* The members of a stage's part; a single member needs no group. */
 static pen_status make_group(struct pen_exchange *exchange,
                              const struct pen_stage *stage,
                              struct pen_group **out)
@@ -44,8 +44,8 @@ static pen_status make_group(struct pen_exchange *exchange,
     return status;
 }
 
-/* The ranks with the same experts as this one: one of each expert group. Their
- * messages have numbers behind those of all parts. */
+/* The ranks with the same experts as this one: one of each expert group. The
+ * numbers of their messages follow those of all parts. */
 static pen_status make_expert_group(struct pen_exchange *exchange,
                                     const struct pen_stage *stage,
                                     struct pen_group **out)

@@ -5,7 +5,7 @@
 #include "runtime/phantom.h"
 
 /*
- * What ranks tell each other about weights, beside the activations: sums of
+ * Messages of ranks about weights, in addition to activations: sums of
  * gradients over logical replicas and members, the two ends of a tied matrix,
  * and the values of a sharded optimizer.
  */
@@ -57,8 +57,8 @@ void pen_exchange_sync(struct pen_exchange *exchange,
                        const struct pen_stage *stage);
 
 /*
- * Before a pass of so many steps, and behind one of one: waits until all
- * gradients are summed.
+ * begin() comes before a pass of `steps` steps; finish(), after a pass of one
+ * step, waits until all gradients are summed.
  */
 void pen_exchange_begin(struct pen_exchange *exchange, uint32_t steps);
 pen_status pen_exchange_finish(struct pen_exchange *exchange) PEN_MUST_CHECK;
@@ -74,10 +74,9 @@ void pen_exchange_clear(struct pen_exchange *exchange,
 
 /*
  * Joint steps of a stage: the SYNC sets its gradients aside, where they are
- * summed while the next step's come in; all of it goes on with polls.
+ * summed while the next step's come in; polls advance all of it.
  *
- *   gradient   SYNC   ...   is_summed   lend, norm, give back   lend, step,
- * done
+ *   gradient  SYNC  ...  is_summed  lend, norm, give back  lend, step, done
  *
  * Lent gradients are those that the engine sees, until they are given back.
  * is_summed says whether those of a SYNC are whole; never waits.
@@ -97,7 +96,7 @@ pen_status
 pen_exchange_after_step(struct pen_exchange *exchange,
                         const struct pen_stage *stage) PEN_MUST_CHECK;
 
-/* Behind a pass of joint steps: all has left that was sent. */
+/* After a pass of joint steps: waits until all messages have left. */
 pen_status pen_exchange_end(struct pen_exchange *exchange) PEN_MUST_CHECK;
 
 /* From here on waits with another executor, of the same stages. */

@@ -8,13 +8,13 @@
 #include "runtime/tied.h"
 #include "runtime/turns.h"
 
-/* Of one stage. */
+/* Sums of one stage. */
 struct pen__sums {
     struct pen_gradients *gradients;
     uint32_t num_replicas;           /* logical ones that these sum */
     struct pen_group *group;         /* NULL: the stage is its only member */
     struct pen_reduction *reduction; /* likewise */
-    /* Of experts that are dealt out; NULL: no other rank has them. */
+    /* For experts that are dealt out; NULL: no other rank has them. */
     struct pen_group *expert_group;
     struct pen_reduction *expert_reduction;
     struct pen_turns *turns;   /* NULL: all gradients are kept */
@@ -33,7 +33,7 @@ struct pen_exchange {
     uint32_t num_tied;
 };
 
-/* Of a stage of the executor. */
+/* Index of a stage of the executor. */
 uint32_t pen__exchange_index(const struct pen_exchange *exchange,
                              const struct pen_stage *stage);
 

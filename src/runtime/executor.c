@@ -153,7 +153,7 @@ static bool is_pair(const struct pen_executor *executor, uint32_t position)
            op[1].group == op->group && op[1].kind == PEN_OP_BACKWARD;
 }
 
-/* What is waited for may lie in its buffer until it is taken. */
+/* A message may lie in its buffer until it is taken. */
 static bool has_come(void *context)
 {
     const struct want *want = context;
@@ -177,7 +177,10 @@ static pen_status await_partner(struct pen_executor *executor)
                                    pen_mailbox_options(mailbox)->peer);
 }
 
-/* What an op made is complete: it stays until its send, or is there. */
+/*
+ * Completes an op's output: it stays until its send, or is there at once for a
+ * stage of this rank.
+ */
 static void fill(const struct pen_executor *executor,
                  struct pen_mailbox *mailbox, const struct pen_op *op,
                  uint32_t version)
@@ -257,7 +260,7 @@ static void *room_at(const struct pen_shelf *shelf, uint32_t index)
     return index == PEN_SHELF_NONE ? NULL : pen_shelf_at(shelf, index);
 }
 
-/* Of a micro-batch among those of its copy. */
+/* The number of a micro-batch among those of its copy. */
 static uint32_t number_of(const struct pen_executor *executor,
                           uint32_t microbatch)
 {
@@ -337,7 +340,7 @@ static void copy_chunks(const struct pen_stage *stage, uint32_t slice,
                tokens, &high);
 }
 
-/* Fills a micro-batch; rows behind the last sample have no targets. */
+/* Fills a micro-batch; rows after the last sample have no targets. */
 static pen_status read_whole(struct pen_executor *executor,
                              const struct pen_stage *stage,
                              const struct pen_op *op,
@@ -418,7 +421,7 @@ void pen_executor_sleep(struct pen_executor *executor, double seconds)
     pen_executor_poll(executor);
 }
 
-/* What an op computes is finished when it ends; messages move meanwhile. */
+/* Waits until the device has finished an op, and moves messages meanwhile. */
 static void finish(struct pen_executor *executor, const struct pen_stage *stage)
 {
     if (stage->network == NULL)
@@ -438,7 +441,10 @@ static void sleep_slice(struct pen_executor *executor,
     pen_executor_sleep(executor, seconds / stage->num_slices);
 }
 
-/* As long, with so many messages inside layers, the last one at the end. */
+/*
+ * Sleeps as long, with `num_messages` messages inside layers, the last one at
+ * the end.
+ */
 static void sleep_between(struct pen_executor *executor,
                           const struct pen_stage *stage, double seconds,
                           uint32_t num_messages, bool is_forward)
@@ -495,7 +501,7 @@ static void unuse(struct pen_executor *executor, struct pen_stage *stage,
 
 /* ---- forward ---- */
 
-/* Of the micro-batch whose forward pass has just been finished. */
+/* The loss of the micro-batch whose forward pass has just been finished. */
 static double loss_of(const struct pen_stage *stage)
 {
     return stage->network == NULL ? 0 : pen_network_loss(stage->network);
@@ -719,7 +725,7 @@ static pen_status backward_weight(struct pen_executor *executor, uint32_t index,
 
 /* ---- the row ---- */
 
-/* Behind every layer of every pass of every stage. */
+/* Called after every layer of every pass of every stage. */
 static void between_layers(void *context, uint32_t layer)
 {
     struct pen_executor *executor = context;
@@ -729,7 +735,10 @@ static void between_layers(void *context, uint32_t layer)
     pen_executor_poll(executor);
 }
 
-/* Ahead of the weight gradient of every layer; waiting is no computing. */
+/*
+ * Called ahead of the weight gradient of every layer; waiting does not count as
+ * computing.
+ */
 static void before_layer(void *context, uint32_t layer)
 {
     struct pen_executor *executor = context;
@@ -753,7 +762,10 @@ static void on_visited(void *context, uint32_t layer, uint32_t next)
     executor->ready_ns += executor->pass->wait_ns - before;
 }
 
-/* What is computed again was seen before. */
+/*
+ * Passes on outputs of first forwards and of backwards; a recomputation repeats
+ * what was seen before.
+ */
 static void on_observed(void *context, bool is_backward, uint32_t layer,
                         const void *numbers)
 {
@@ -875,7 +887,7 @@ pen_status pen_executor_rewind(struct pen_executor *executor)
     return status;
 }
 
-/* At the gate; *position is where the row goes on. */
+/* At the gate; *position is where the row continues. */
 static pen_status validate(struct pen_executor *executor, uint32_t *position,
                            struct pen_text *why)
 {

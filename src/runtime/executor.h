@@ -10,19 +10,19 @@
 
 /*
  * Carries out the row of a rank, operation by operation, and knows nothing
- * else: which schedule it is, who made it and what it is good for. One pass
- * over the row is one step of a synchronous schedule.
+ * else: which schedule it is, where it came from and what it is good for. One
+ * pass over the row is one step of a synchronous schedule.
  *
  * Everything a pass needs is made beforehand from the row: stashes, holds,
- * buffers for messages. A message leaves where its send stands; receives are
- * posted ahead of their place, in their order; messages are looked after
+ * buffers for messages. A message leaves at its send operation; receives are
+ * posted ahead of their place, in their order; the executor polls messages
  * between operations, between layers, and while waiting.
  */
 struct pen_executor;
 
 /*
- * What an executor asks of those who know about weights. All get `context`;
- * all may be NULL. `poll` is called wherever messages are looked after.
+ * Calls of the executor to the code that knows about weights. All get
+ * `context`; all may be NULL. `poll` is called wherever messages are polled.
  */
 struct pen_executor_hooks {
     void *context;
@@ -78,7 +78,7 @@ struct pen_executor_options {
     const struct pen_cost *sleeps; /* by part: operations only wait; or NULL */
     struct pen_inner *inner; /* messages that they send meanwhile; or NULL */
     bool is_phantom;         /* messages have no contents (phantom.h) */
-    bool is_blocking;        /* who sends waits until the bytes have left */
+    bool is_blocking;        /* a sender waits until the bytes have left */
     bool joins_pairs; /* an F and a B of one group are one operation: it begins
                          when both can */
     struct pen_executor_hooks hooks;
@@ -116,7 +116,7 @@ struct pen_pass {
     struct pen_batches *batches;
     bool is_evaluation;
     bool measures;        /* an evaluation that changes running statistics */
-    uint64_t num_samples; /* of an evaluation; rows behind them do not count */
+    uint64_t num_samples; /* of an evaluation; rows after them do not count */
     double num_targets;   /* by which its losses are divided */
     double
         *losses; /* out: per micro-batch of the schedule, where the head is */
@@ -148,7 +148,7 @@ pen_status pen_executor_run(struct pen_executor *executor,
 /* After a chained pass: waits until its messages have left. */
 pen_status pen_executor_finish(struct pen_executor *executor) PEN_MUST_CHECK;
 
-/* Of a gated pass: the last step is valid, more than forwards may come. */
+/* In a gated pass: the last step is valid, more than forwards may come. */
 void pen_executor_open(struct pen_executor *executor);
 
 /*
@@ -162,13 +162,13 @@ void pen_executor_poll(struct pen_executor *executor);
 
 /*
  * Looks after messages until is_done() says so, or a rank is lost: PEN_OK or
- * PEN_LOST. `rank` is who is waited for.
+ * PEN_LOST. `rank` is the one that is waited for.
  */
 pen_status pen_executor_wait(struct pen_executor *executor,
                              bool (*is_done)(void *context), void *context,
                              uint32_t rank) PEN_MUST_CHECK;
 
-/* In place of an operation: waits so long, and looks after messages. */
+/* In place of an operation: waits `seconds`, and looks after messages. */
 void pen_executor_sleep(struct pen_executor *executor, double seconds);
 
 #endif

@@ -32,7 +32,7 @@ struct pen_executor {
     uint32_t *gates;           /* of all rows; see schedule.h */
     struct pen_batch whole;    /* what slices are cut out of; NULL: none are */
 
-    /* Of the op that runs. */
+    /* State of the op that runs. */
     struct pen_pass *pass;
     uint32_t position;
     int64_t ready_ns;
@@ -40,7 +40,7 @@ struct pen_executor {
     struct pen_stage *last_of; /* its last weight gradient is being computed */
 };
 
-/* Of a micro-batch. */
+/* Tokens of a micro-batch. */
 static inline size_t
 pen__executor_num_tokens(const struct pen_executor *executor)
 {
@@ -51,7 +51,10 @@ pen__executor_num_tokens(const struct pen_executor *executor)
 pen_status pen__executor_make_room(struct pen_executor *executor,
                                    struct pen_text *why);
 
-/* Index of a stage of this rank among the routes; and who keeps its weights. */
+/*
+ * Index of a stage of this rank among the routes; and the stage that keeps its
+ * weights.
+ */
 uint32_t pen__executor_find(const struct pen_executor *executor,
                             uint32_t stage);
 struct pen_stage *pen__executor_home(const struct pen_executor *executor,

@@ -1,4 +1,4 @@
-/* What a row needs, made before its first pass. */
+/* The memory that a row needs, made before its first pass. */
 #include "base/bug.h"
 #include "runtime/executor_internal.h"
 
@@ -66,7 +66,7 @@ static pen_status add_mailbox(struct pen_executor *executor,
     return status;
 }
 
-/* Of a channel: messages that leave before the gate of their sender. */
+/* Messages of a channel that leave before the gate of their sender. */
 static uint32_t count_early(const struct pen_executor *executor,
                             const struct boundary *at, uint32_t peer)
 {

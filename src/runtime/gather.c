@@ -6,8 +6,8 @@
  *      ^                                                                 |
  *      '--- forget, or another layer is asked for that takes its place <-'
  *
- * N1. What is in use and what is asked for beside it follow each other, so that
- *     they have different memory.
+ * N1. The layer in use and the layer asked for meanwhile follow each other, so
+ *     that they have different memory.
  * N2. A layer loses its place only when nothing of it is on its way.
  * N3. Pieces set out in the same order on all members.
  * N4. Layers are forgotten before owners spread values, and asked for again

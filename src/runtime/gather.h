@@ -14,7 +14,7 @@
  * follow each other have memory (turns.h); one that comes in takes the place of
  * another. All members visit the same layers in the same order.
  *
- * Members may form groups of equal size, one behind another, each of which has
+ * Members may form groups of equal size, one after another, each of which has
  * all values together. Then a value is kept by one member of each group, which
  * sends it to the others of its group; the owner steps it, and sends it to
  * those that keep it, too, after every step:

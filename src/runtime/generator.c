@@ -13,7 +13,7 @@ struct pen_text_generator {
     size_t sequence;
     size_t vocab;
     void *stash;
-    int32_t *ids; /* of the context, zeros behind it: nobody looks ahead */
+    int32_t *ids; /* of the context, zeros after it: attention is causal */
     void *row;    /* of logits, as the engine has them; staging, as ids */
     float *logits;
     uint32_t *order;

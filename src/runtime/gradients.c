@@ -15,7 +15,7 @@ enum { MAX_REPLICAS = 1 << 16, MAX_LEVELS = 32 };
 struct lane {
     uint32_t num_closed;        /* logical replicas */
     uint32_t num_kept;          /* sums that wait for their twin, */
-    uint32_t sizes[MAX_LEVELS]; /* of so many replicas each: */
+    uint32_t sizes[MAX_LEVELS]; /* replicas in each sum: */
     float *levels[MAX_LEVELS];
     float *aside;    /* of several lanes: all gradients, while another
                         is open */
@@ -68,7 +68,7 @@ static bool is_tied(const struct pen_gradients *gradients,
            pen_network_is_tied(gradients->network, parameter);
 }
 
-/* Of at least one element, so that NULL means that memory ran out. */
+/* An array of at least one element, so that NULL means that memory ran out. */
 static float *resident(size_t count)
 {
     size_t bytes = (count > 0 ? count : 1) * sizeof(float);
@@ -239,9 +239,9 @@ static void swap_floats(float *a, float *b, size_t count)
 }
 
 /*
- * All plain gradients one behind the other: adds a level, or becomes one; adds
- * a lane, or changes places with it. A lane has the tied gradient, too, which
- * is not added here.
+ * Walks over all plain gradients, one after the other: adds a level, or becomes
+ * one; adds a lane, or changes places with it. A lane has the tied gradient,
+ * too, which is not added here.
  */
 static void walk(struct pen_gradients *gradients, float *array, enum walk how)
 {
@@ -322,8 +322,8 @@ static void join_lanes(struct pen_gradients *gradients)
 }
 
 /*
- * What the engine has, the sum of a node, and those that wait for it. Returns
- * the replicas of the sum.
+ * Adds to the sum in the engine, which is that of a node, those that wait for
+ * it. Returns the replicas of the sum.
  */
 static uint32_t join_twins(struct pen_gradients *gradients, struct lane *lane)
 {

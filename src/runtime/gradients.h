@@ -5,14 +5,14 @@
 
 /*
  * Sums the gradients of a stage over the logical replicas that it computes one
- * behind the other, as the tree of layout.h wants it: like a binary counter,
+ * after the other, as the tree of layout.h wants it: like a binary counter,
  * where sums of equal size join. Their number is a power of two, so that the
  * sum is one node of the tree, or that of all. With one replica nothing is kept
  * and nothing is to be done.
  *
  * Where replicas of the pipeline have uneven shares, the sum may be several
- * nodes: the engine has the last one, and the others are kept for whoever adds
- * them (pen_gradients_nodes()).
+ * nodes: the engine has the last one, and the others are kept for the
+ * reduction, which adds them (pen_gradients_nodes()).
  *
  * Weights that several copies of the model use have a lane for each, with an
  * equal share of the logical replicas, a power of two. Micro-batches of the
@@ -20,8 +20,8 @@
  * the others are kept aside, and change places with them when theirs is opened.
  *
  * An expert that is dealt out over replicas (network.h) has a gradient for each
- * of them. All are summed over logical replicas alike, one beside the other,
- * and join at the end, as the nodes of the tree that they are.
+ * of them. All are summed over logical replicas alike, separately, and join at
+ * the end, as the nodes of the tree that they are.
  *
  * The gradient of a matrix that is tied to an embedding elsewhere is not whole
  * when its replica is: what the embedding gathered comes later. It is set
@@ -62,8 +62,8 @@ size_t pen_gradients_place(const struct pen_gradients *gradients,
                            size_t parameter);
 
 /*
- * What the embedding gathered for a replica joins; after the last of them the
- * tied matrix has its sum.
+ * Adds the rows that the embedding gathered for a replica; after the last
+ * replica the tied matrix has its sum.
  */
 void pen_gradients_join(struct pen_gradients *gradients, uint32_t replica,
                         size_t count, const int32_t *words, const void *rows);

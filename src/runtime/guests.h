@@ -18,7 +18,7 @@ struct pen_guests;
 
 /*
  * *out is NULL where neither this rank nor its partner evicts. Exchanges
- * sizes with the partner, who must do the same.
+ * sizes with the partner, which must do the same.
  */
 pen_status pen_guests_create(struct pen_executor *executor,
                              const struct pen_executor_options *options,

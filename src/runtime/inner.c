@@ -5,7 +5,7 @@
 struct pen_inner {
     struct pen_group *group;
     const struct pen_inner_messages *parts;
-    char *room; /* what is sent, and behind it what is received; or NULL */
+    char *room; /* what is sent, and after it what is received; or NULL */
     size_t room_bytes;
     struct pen_group_request *requests;
     size_t num_posted; /* of them, in this round */
@@ -166,7 +166,7 @@ static void exchange_parts(struct pen_inner *inner, size_t bytes)
 
 /* ---- context ---- */
 
-/* Queries of a rank see both chunks of the ranks behind it, one of others. */
+/* Queries of a rank see both chunks of later ranks, and one of earlier ones. */
 static uint32_t chunks_seen(uint32_t from, uint32_t of)
 {
     return of > from ? CHUNKS : 1;

@@ -30,7 +30,7 @@ struct pen_inner_travel {
     uint32_t num_plain; /* blocks; 0 of both: none */
     uint32_t num_again; /* blocks whose rows travel again in a backward */
     uint64_t num_rows;  /* choices of a rank, for its own experts, too */
-    size_t count_bytes; /* of one message that tells how many rows come */
+    size_t count_bytes; /* of one message with the number of rows that come */
     size_t row_bytes;   /* of one row */
     size_t gate_bytes;  /* of its gate */
 };
@@ -42,7 +42,7 @@ struct pen_inner_messages {
     uint32_t num_again;   /* in a forward pass that fills the stash only */
     uint32_t num_input;   /* in a backward input */
     uint32_t num_weight;  /* in a backward weight */
-    uint32_t num_gathers; /* of num_input: the first ones. Of chunks alone */
+    uint32_t num_gathers; /* of num_input: the first ones, for chunks alone */
     size_t bytes;         /* of a sum, a part or one chunk */
     size_t loss_bytes;    /* at the end of a forward pass; 0 without the head */
     struct pen_inner_travel travel; /* of rows */

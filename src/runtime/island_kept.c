@@ -1,7 +1,7 @@
 /*
- * What an island begins a round with. There are two files of each rank, which
- * take turns, so that those of a round stay until the next but one is given: a
- * restart finds what the ring asks for.
+ * The state that an island begins a round with. There are two files of each
+ * rank, which take turns, so that those of a round stay until the next but one
+ * is given: a restart finds what the ring asks for.
  */
 #include "base/crc32c.h"
 #include "base/draft.h"
@@ -37,7 +37,7 @@ static uint64_t parity_of(const struct pen__island_kept *kept, uint64_t steps)
 
 enum copying { MEASURE, OUT, IN, CLEAR };
 
-/* Where the next vector is, behind `offset` bytes of others. */
+/* Where the next vector is, after `offset` bytes of others. */
 struct cursor {
     enum copying how;
     char *bytes; /* of OUT and IN */

@@ -20,7 +20,7 @@ struct pen__island_ranks {
     size_t num_whole; /* floats of the model */
 };
 
-/* Finds out who has what. */
+/* Finds out which rank has which part of the model. */
 pen_status pen__island_ranks_init(struct pen__island_ranks *ranks,
                                   const struct pen_sync_setting *setting);
 void pen__island_ranks_release(struct pen__island_ranks *ranks);
@@ -36,7 +36,7 @@ void pen__island_scatter(struct pen__island_ranks *ranks, float *whole,
 /* Rank 0 gets the first failure of all ranks, others get their own. */
 pen_status pen__island_gather_status(struct pen__island_ranks *ranks,
                                      pen_status status);
-/* What rank 0 has. */
+/* Sends the bytes of rank 0 to all ranks. */
 void pen__island_share(struct pen__island_ranks *ranks, void *bytes,
                        size_t length);
 

@@ -13,7 +13,7 @@
 
 enum { MOMENTS = 2 };
 
-/* What rank 0 says to the others. */
+/* The message of rank 0 to the others. */
 struct word {
     uint64_t status;
     struct pen_island_turn turn;
@@ -30,7 +30,7 @@ struct pen_sync {
     struct pen_sync_states states;
     struct pen_island_turn turn;
     uint64_t position;
-    uint64_t given_at; /* steps behind which it gave for the turn; 0: not yet */
+    uint64_t given_at; /* steps done when it gave for the turn; 0: not yet */
     bool has_moved;    /* the turn begins elsewhere than the last one ended */
     pen_status status;
     float *vector;       /* under way */
@@ -190,8 +190,8 @@ static size_t given_bytes(const struct pen_sync *sync)
     return (sync->island->count + 2) * pen_islands_most(sync->rounds);
 }
 
-/* What is there for a while: what is kept, and on rank 0 later the next state,
- * or a contribution that is put together. */
+/* Bytes in use only between rounds: the kept state, and on rank 0 later the
+ * next state, or a contribution that is put together. */
 static size_t passing_bytes(const struct pen_sync *sync)
 {
     size_t most = pen__island_kept_bytes(&sync->kept);
@@ -204,8 +204,8 @@ static size_t passing_bytes(const struct pen_sync *sync)
 }
 
 /*
- * On rank 0 there are, beside theta as it was at first, the sum of the ring and
- * the compressor of the trainer: states, of the ring and for the trainer; and
+ * Rank 0 has, in addition to the initial theta, the sum of the ring and the
+ * compressor of the trainer: states, of the ring and for the trainer; and
  * contributions.
  */
 static size_t ring_bytes(const struct pen_sync *sync)
@@ -227,7 +227,7 @@ static size_t bytes(const struct pen_sync *sync)
     return own + passing_bytes(sync);
 }
 
-/* What passes, and what comes with the first rounds. */
+/* The bytes of passing_bytes(), and those that come with the first rounds. */
 static size_t coming(const struct pen_sync *sync)
 {
     size_t coming = passing_bytes(sync);
@@ -294,8 +294,8 @@ static bool folds(struct pen_sync *sync, const struct pen_island_turn *before)
 }
 
 /*
- * I1: what it has behind `steps` gives way to what was kept, where that is not
- * where the turn begins. Sets the position.
+ * I1: the state after `steps` gives way to the kept one, where the turn begins
+ * elsewhere. Sets the position.
  */
 static void set_own(struct pen_sync *sync, const struct pen_island_turn *before,
                     uint64_t steps)
@@ -464,7 +464,7 @@ static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
         begin(sync);
 }
 
-/* Behind the start, or behind a load: all ranks come here together. */
+/* After the start, or after a load: all ranks come here together. */
 static void restored(struct pen_sync *sync, uint64_t steps)
 {
     const struct pen_island_ring *ring = sync->island->ring;

@@ -10,27 +10,28 @@
 
 /*
  * A training as one island of several: at the end of a round it gives what its
- * method of sync/ says (sync/islands.h), and goes on with the state that all
- * islands agreed on. What of it others do not need stays with the island:
- * moments of the optimizer, and weights where islands go on with their own. It
- * keeps those of the last two rounds on disk: a round that is computed again
- * has the same bits.
+ * method of sync/ says (sync/islands.h), and continues with the state that all
+ * islands agreed on. State that others do not need stays with the island:
+ * moments of the optimizer, and weights where islands continue with their own.
+ * It keeps those of the last two rounds on disk: a round that is computed again
+ * is bit-identical.
  *
  *   enter: wait for a turn, take theta and what is kept of its first step
  *     │
  *     ▼
- *   steps of a round ──► keep ──► gather on rank 0 ──► offer ──► wait for a
- * turn ▲                                                   └ (delay) ┘    │
+ *   steps of a round ──► keep ──► gather on rank 0 ──► offer ──► wait: a turn
+ *     ▲                                                   └ (delay) ┘    │
  *     └──────── theta; after a lost round also what is kept ◄────────────┘
  *
  * A method with a delay takes some steps of the next round before it waits.
  *
- * With is_folding, what was given to a round that was committed without this
- * island waits: it goes on from the new state, and gives both to the next
- * round. Else it computes the lost round again from the new state.
+ * A round may be committed without this island. With is_folding, the island
+ * then keeps its contribution, continues from the new state, and gives both to
+ * the next round. Otherwise it computes the lost round again from the new
+ * state.
  *
  * I1 A turn begins where a contribution ends, with what was kept then.
- * I2 Nothing is offered before all ranks have kept what is behind it.
+ * I2 Nothing is offered before all ranks have kept the state after it.
  * I3 All ranks take the same turn: rank 0 shares what the ring says.
  */
 struct pen_island_turn {

@@ -32,9 +32,9 @@ const struct pen_island_turn *pen__island_turn(const struct pen_sync *sync);
 uint64_t pen__island_position(const struct pen_sync *sync);
 
 /*
- * island_kept.c: what a rank needs to begin a round again, beside theta: the
- * moments of the optimizer, and weights and vectors of its own where its method
- * has them.
+ * island_kept.c: the state that a rank needs to begin a round again, in
+ * addition to theta: the moments of the optimizer, and weights and vectors of
+ * its own where its method has them.
  */
 struct pen__island_kept {
     const struct pen_sync_setting *setting;
@@ -47,7 +47,7 @@ struct pen__island_kept {
     float *waiting;
 };
 
-/* Of which steps it is. */
+/* The moment in a run at which state was kept. */
 struct pen__island_moment {
     uint64_t steps;
     uint64_t first; /* of what was given then */
@@ -59,7 +59,10 @@ pen_status pen__island_keep(const struct pen__island_kept *kept,
                             struct pen_text *why);
 /* All but the weights is 0, as at first. */
 void pen__island_clear(const struct pen__island_kept *kept);
-/* What is kept for these steps. False: it is not there, and nothing changed. */
+/*
+ * Restores the state kept for these steps. False: there is none, and nothing
+ * changed.
+ */
 bool pen__island_recall(const struct pen__island_kept *kept, uint64_t steps);
 /* The last of those that were given from `first` on for a round before `round`;
  * false: there is none. */

@@ -1,6 +1,6 @@
 /*
  *   gather   first rank of each node ── its list ──► rank 0
- *   spread   rank 0 ── who has what ──► all
+ *   spread   rank 0 ── the lists ──► all
  *            for each shard and each node without it:
  *                a rank that has it ── head ──► a rank of that node
  *                                   ◄─ ready ──  memory is there, or not
@@ -151,7 +151,7 @@ static pen_status give(const struct pen_kept_options *options,
     return status;
 }
 
-/* What has arrived is checked and handed over. */
+/* Checks a slot that has arrived and hands it over. */
 static pen_status hand_over(const struct pen_kept_options *options,
                             struct pen_shard *shard, uint32_t slot,
                             const struct head *head, struct pen_text *why)

@@ -37,7 +37,7 @@ bool pen__kept_has(const struct pen__kept_entry *entry,
 
 /*
  * By all ranks: the shards of all nodes, which rank 0 gets; others get none.
- * What one node cannot list is missing.
+ * Shards that a node cannot list are missing.
  */
 pen_status pen__kept_gather(const struct pen_kept_options *options,
                             struct pen__kept_list *out, struct pen_text *why);

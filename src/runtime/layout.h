@@ -6,20 +6,20 @@
 #include "schedule/schedule.h"
 
 /*
- * Who does what: a mesh of ranks, of which every pipeline runs the rows of the
+ * The roles of ranks: a mesh, of which every pipeline runs the rows of the
  * schedule. Ranks along the tensor axis, a tensor group, run the same row of
  * the same replica, each with its pieces of every layer; a rank's peers
  * elsewhere are those with the same place in their groups.
  *
  * Ranks along the context axis run the same rows on the same samples, each with
- * its part of every sequence. They are replicas in everything else: what they
- * add to a gradient is summed like that of other samples, and a logical replica
- * is one part of it.
+ * its part of every sequence. They are replicas in everything else: their part
+ * of a gradient is summed like that of other samples, and a logical replica is
+ * one part of it.
  *
  * Replicas that follow each other may form expert groups, whose members have a
  * share of the experts each and exchange rows of tokens inside layers. An
  * expert then lives in one replica of each group, and its gradient is the sum
- * of what came from all replicas of the group, which follow each other in the
+ * of the parts from all replicas of the group, which follow each other in the
  * tree, and then of all groups. The members of a group run the same row in the
  * same order.
  *
@@ -31,8 +31,8 @@
  * a row where stages have numbers of ranks of their own (placement.h).
  *
  * Gradients are summed over the micro-batches of a logical replica and then
- * over logical replicas in a fixed tree (group/tree.h), so that their bits
- * depend on the number of logical replicas alone.
+ * over logical replicas in a fixed tree (group/tree.h), so that they are
+ * bit-identical for one number of logical replicas, whatever else changes.
  */
 #define PEN_NO_REPLICA UINT32_MAX
 
@@ -64,7 +64,10 @@ static inline uint32_t pen_layout_group_size(const struct pen_layout *layout)
     return layout->mesh.sizes[PEN_AXIS_TENSOR];
 }
 
-/* The first of a tensor group, which tells what all of them know. */
+/*
+ * Whether this rank is the first of its tensor group, which reports what all of
+ * them know.
+ */
 static inline bool pen_layout_is_first(const struct pen_layout *layout)
 {
     return layout->place.at[PEN_AXIS_TENSOR] == 0;
@@ -161,8 +164,8 @@ static inline uint32_t pen_layout_member(const struct pen_layout *layout,
            pen_shape_users(&layout->shape, stage);
 }
 
-/* Whether this rank is the first of those with a parameter of a stage that is
- * dealt out over so many. */
+/* Whether this rank is among the first `num_dealt` members of a stage, one for
+ * each share of a parameter that is dealt out. */
 static inline bool pen_layout_comes_first(const struct pen_layout *layout,
                                           uint32_t stage, uint32_t num_dealt)
 {

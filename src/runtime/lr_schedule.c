@@ -52,7 +52,7 @@ static double wsd_height(enum pen_wsd_style style, double fraction)
     return 2 * pow(0.5, fraction) - 1;
 }
 
-/* The height of the curve between min_rate and rate, behind the warm-up. */
+/* The height of the curve between min_rate and rate, after the warm-up. */
 static double height(const struct pen_lr_schedule *schedule, uint64_t done)
 {
     double fraction = (double)(done - schedule->warmup_iters) /

@@ -9,10 +9,10 @@
 /*
  * The learning rate of a step, by the formulas of Megatron-LM
  * (megatron/core/optimizer_param_scheduler.py). A function of the number of
- * steps done before and of nothing else, so a resumed run goes on as if it had
- * never stopped.
+ * steps done before and of nothing else, so a resumed run continues as if it
+ * had never stopped.
  *
- *   rate       .-----.            constant goes on, linear and cosine fall
+ *   rate       .-----.            constant stays, linear and cosine fall
  *             /       \           from the end of the warm-up to decay_iters,
  *            /         \____ min  WSD falls during its last wsd_decay_iters
  *   0 ------'

@@ -34,7 +34,7 @@ struct pen_mailbox {
     struct pen_transport *transport;
     struct pen_mailbox_options options;
     char *block;
-    char *plain;  /* behind the slots: the values, where these are coded */
+    char *plain;  /* after the slots: the values, where these are coded */
     bool is_read; /* they are of a message that was taken */
     struct slot *slots;
     struct slot *claimed;
@@ -61,7 +61,7 @@ static size_t message_bytes(const struct pen_mailbox_options *options)
     return payload_bytes(options) + LABEL_BYTES;
 }
 
-/* Of a payload, in a buffer. */
+/* Bytes of a payload in a buffer. */
 static size_t kept_bytes(const struct pen_mailbox_options *options)
 {
     return options->is_phantom ? 0 : payload_bytes(options);

@@ -7,8 +7,8 @@
 #include "schedule/op.h"
 
 /*
- * What passes from stage to stage: a ring of buffers for each channel of a
- * rank, that is (other rank, activation or gradient, in or out), and for each
+ * Messages from stage to stage: a ring of buffers for each channel of a rank,
+ * that is (other rank, activation or gradient, in or out), and for each
  * boundary between two stages of its own.
  *
  *   out     claim  ->  computed into  ->  fill  ->  send  ->  (left)  ->  free
@@ -25,7 +25,7 @@ struct pen_mailbox;
 
 enum pen_mailbox_kind { PEN_MAILBOX_OUT, PEN_MAILBOX_IN, PEN_MAILBOX_LOCAL };
 
-/* Which message: 64 bytes behind the payload, coded or not. */
+/* Which message: 64 bytes after the payload, coded or not. */
 struct pen_label {
     uint64_t pass;
     uint32_t stage;      /* that consumes it */
@@ -59,7 +59,7 @@ pen_mailbox_options(const struct pen_mailbox *mailbox);
 /* Bytes that it holds. */
 size_t pen_mailbox_bytes(const struct pen_mailbox *mailbox);
 
-/* Of an IN: a message of every pass, in the order of the calls. */
+/* For an IN: a message comes in every pass, in the order of the calls. */
 pen_status pen_mailbox_expect(struct pen_mailbox *mailbox, uint32_t stage,
                               uint32_t microbatch);
 
@@ -72,8 +72,8 @@ void pen_mailbox_begin(struct pen_mailbox *mailbox, uint64_t pass,
 void pen_mailbox_open(struct pen_mailbox *mailbox);
 
 /*
- * Of a pass that begins again before it was opened: throws away what was made
- * and what came. True when that is all, and nothing is under way.
+ * For a pass that begins again before it was opened: throws away all messages,
+ * filled or received. True when none is under way any more.
  */
 bool pen_mailbox_rewind(struct pen_mailbox *mailbox);
 

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 /*
- * What activations and their gradients travel as between stages: as they are,
- * or in blocks of small integers. Nothing is carried over to the next message
- * for what was rounded: that one is of other samples.
+ * The form in which activations and their gradients travel between stages: as
+ * they are, or in blocks of small integers. Rounding errors are not carried
+ * over to the next message: that one is of other samples.
  */
 struct pen_message_code {
     struct pen_block_code blocks; /* of 0 bits: as they are */
@@ -18,7 +18,7 @@ struct pen_message_code {
 /* Most values of a block. */
 enum { PEN_MESSAGE_MAX_BLOCK = 1024 };
 
-/* On the way, for so many bytes of values. */
+/* Bytes on the way, for `bytes` bytes of values. */
 size_t pen_message_code_bytes(const struct pen_message_code *code,
                               size_t bytes);
 

@@ -90,7 +90,7 @@ void pen_metrics_print(const struct pen_metrics *metrics, struct pen_text *page)
     add_durations(page, metrics);
 }
 
-/* ---- who may read it ---- */
+/* ---- access ---- */
 
 /* With or without a port. */
 static bool is_own_host(const char *host)

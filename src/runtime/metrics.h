@@ -14,7 +14,7 @@
  * which files it has.
  */
 
-/* What is behind "penstock_" in its name, its type and its help. */
+/* The name after "penstock_", the type and the help of each metric. */
 #define PEN_METRIC_TABLE(X)                                                    \
     X(STEP, "step", "gauge", "Completed steps.")                               \
     X(STEPS_PLANNED, "steps_planned", "gauge", "Total steps of the training.") \
@@ -82,24 +82,26 @@ void pen_metrics_set(struct pen_metrics *metrics, enum pen_metric metric,
 /* The duration of a step, also among those of all. */
 void pen_metrics_add_step(struct pen_metrics *metrics, double sec);
 
-/* The page. Numbers read back as they are; NaN and infinity are told. */
+/*
+ * The page. Numbers read back as they are; NaN and infinity are printed, too.
+ */
 void pen_metrics_print(const struct pen_metrics *metrics,
                        struct pen_text *page);
 
 #define PEN_METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* What matters of a request; all may come from anybody. */
+/* The parts of a request that matter; all may come from anyone. */
 struct pen_metrics_request {
     const char *method;
-    const char *path; /* without what is behind '?' */
+    const char *path; /* without the part after '?' */
     const char *host; /* the header; NULL: none */
 };
 
 /*
  * The code of HTTP that a request deserves. 200: the page; 404: all paths but
  * /metrics; 405: methods other than GET and HEAD. 403: the host is neither
- * 127.0.0.1 nor localhost, as when a browser is told that some name on the
- * internet is this machine.
+ * 127.0.0.1 nor localhost, as when DNS gives a browser this machine for a name
+ * on the internet.
  */
 unsigned pen_metrics_judge(const struct pen_metrics_request *request);
 

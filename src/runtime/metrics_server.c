@@ -39,7 +39,7 @@ struct pen_metrics_server {
     uint16_t port;
     pthread_t thread;
     int wake; /* readable when the thread shall end */
-    /* Of the thread alone, while it runs. */
+    /* Used by the thread alone, while it runs. */
     struct MHD_Daemon *daemon;
     struct connection connections[MOST_CONNECTIONS];
 };
@@ -116,7 +116,7 @@ static struct connection *find(struct pen_metrics_server *server, int socket)
     return NULL;
 }
 
-/* Of a connection that waits; without a place for it, it is closed. */
+/* Accepts a connection that waits, or closes it where there is no place. */
 static enum MHD_Result accepts(void *context, const struct sockaddr *address,
                                socklen_t length)
 {

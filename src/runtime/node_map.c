@@ -26,7 +26,7 @@ static int compare_names(const void *a, const void *b)
     return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
-/* Of each rank the first one with its name. */
+/* Finds for each rank the first one with the same name. */
 static bool find_leaders(const double *names, uint32_t count, uint32_t *leaders)
 {
     struct named *sorted = calloc(count, sizeof *sorted);

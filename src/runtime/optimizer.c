@@ -52,7 +52,7 @@ static struct pen_muon rows_of(const struct pen_network_parameter *it,
                                          it->columns};
 }
 
-/* Of the matrix as files have it, as torch sees it. */
+/* The rate for a matrix in the shape that files have, which is torch's. */
 static double adjusted(const struct pen_optimizer *optimizer, double rate,
                        const struct pen_any_tensor *tensor)
 {

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 /*
- * A run of which nobody reads a result: its messages have their lengths and no
+ * A run whose numbers are not needed: its messages have their lengths and no
  * contents, its parameters a number of elements and no memory. Only a simulated
  * MPI carries such messages; everything else is as ever.
  */

@@ -50,7 +50,7 @@ static uint32_t count_lanes(const struct pen_reduction *reduction)
                                               : PEN_REDUCTION_LANES;
 }
 
-/* ---- who owns what ---- */
+/* ---- owners ---- */
 
 static size_t count_of(const struct pen_reduction *reduction, size_t parameter)
 {
@@ -61,7 +61,7 @@ static size_t count_of(const struct pen_reduction *reduction, size_t parameter)
     return is_summed ? pen_network_count(it) : 0;
 }
 
-/* The first of those who have least to sum so far. */
+/* The first of the members that have least to sum so far. */
 static uint32_t find_idlest(const size_t *loads, uint32_t num_members)
 {
     uint32_t idlest = 0;
@@ -73,7 +73,7 @@ static uint32_t find_idlest(const size_t *loads, uint32_t num_members)
 
 /*
  * Elements that belong to one owner, by the first parameter that has some of
- * them, 0 by the others: whoever writes a tensor has all of its pieces.
+ * them, 0 by the others: the rank that writes a tensor has all of its pieces.
  */
 static size_t *count_together(const struct pen_reduction *reduction,
                               size_t *firsts)
@@ -96,7 +96,7 @@ static size_t *count_together(const struct pen_reduction *reduction,
  * Ranks of a tensor group have pieces of the same tensors, but for biases and
  * positions, which the first piece has alone. Their owners are chosen by whole
  * tensors, so that all of the group choose alike: the largest first, each to
- * who has least so far.
+ * the member with least so far.
  */
 struct candidate {
     uint32_t tensor;
@@ -188,7 +188,7 @@ static pen_status choose_by_tensors(struct pen_reduction *reduction)
     return is_made ? PEN_OK : PEN_NOMEM;
 }
 
-/* The largest first, each to who has least so far. */
+/* Chooses owners: the largest first, each to the member with least so far. */
 static pen_status choose_owners(struct pen_reduction *reduction)
 {
     if (reduction->options.is_cut)
@@ -276,7 +276,10 @@ static int compare_pieces(const void *a, const void *b)
     return left->first < right->first ? -1 : left->first > right->first;
 }
 
-/* Of rows that may stay; 0 where all go. Rows that are cut do not stay. */
+/*
+ * Row width for sparse sending, or 0 for dense. Rows split across pieces are
+ * sent dense.
+ */
 static size_t width_of(const struct pen_reduction *reduction, size_t parameter)
 {
     const struct pen_network_parameter *it =
@@ -508,7 +511,7 @@ static void show_nodes(const struct pen_reduction *reduction, struct lane *lane)
 
 /*
  * Gradients go to the owner and, unless it keeps them, back; values go from the
- * owner to all. Of a phantom only lengths are known, and values have no rows
+ * owner to all. With phantoms only lengths are known, and values have no rows
  * that are zero.
  */
 static void set_out(struct pen_reduction *reduction, struct lane *lane)

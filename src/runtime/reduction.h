@@ -8,14 +8,14 @@
 #include "schedule/needs.h"
 
 /*
- * Sums the gradients of a part of the model over its members (layout.h), in
- * the order of their tree (group/sum.h), while other work goes on:
+ * Sums the gradients of a part of the model over its members (layout.h), in the
+ * order of their tree (group/sum.h), while other work continues:
  *
  *   members send pieces  ->  the owner of a piece sums  ->  and sends back
  *
  * Every member owns an equal share of the pieces, so each sends and receives
  * what a ring would. Where the optimizer is sharded, whole parameters have one
- * owner, who keeps its sums, steps, and sends the values:
+ * owner, which keeps its sums, steps, and sends the values:
  * pen_reduction_share().
  *
  * Pieces go in the order in which a backward finishes layers, a few at a time.
@@ -32,7 +32,10 @@ struct pen_reduction;
  */
 enum { PEN_REDUCTION_LANES = PEN_NEEDS_LANES, PEN_REDUCTION_PHANTOMS = 4 };
 
-/* Of a lane: gradients to who sums them, sums back, and values. */
+/*
+ * Channels of a lane: gradients to the rank that sums them, sums back, and
+ * values.
+ */
 enum { PEN_REDUCTION_CHANNELS = 3 };
 
 struct pen_reduction_options {
@@ -41,8 +44,8 @@ struct pen_reduction_options {
     const uint32_t *shares; /* logical replicas of each member, whose nodes the
                                gradients keep; NULL: each has one sum */
     const struct pen_gradients *gradients;
-    uint32_t num_dealt;   /* sums the parameters that are dealt out over so many
-                             ranks, and no others */
+    /* Sums the parameters that are dealt out over this many ranks alone. */
+    uint32_t num_dealt;
     bool is_sharded;      /* parameters have owners */
     uint32_t gathered_by; /* members that have all values together, each its
                              share, and send them layer by layer (gather.h);
@@ -52,9 +55,9 @@ struct pen_reduction_options {
     bool is_fast;    /* sums in whatever order: bits are not promised */
     bool is_sparse;  /* gradients of token tables: see below; not fast */
     bool has_second; /* sums second gradients (engine.h) */
-    const struct pen_phantom *phantom; /* or NULL; fast, and sharded means that
-                                          sums are scattered and values
-                                          gathered, whoever owns them */
+    /* Or NULL. With it, sums are fast, and sharded means that sums are
+     * scattered and values gathered, whichever rank owns them. */
+    const struct pen_phantom *phantom;
 };
 
 /* On failure *out is untouched. */
@@ -86,8 +89,8 @@ bool pen_reduction_keeps(const struct pen_reduction *reduction,
 void pen_reduction_begin(struct pen_reduction *reduction);
 
 /*
- * Gradients of this layer and of those behind it are final; but those of the
- * model's first, whose embedding adds what it gathered at the end.
+ * Gradients of this layer and of the layers after it are final, except in the
+ * model's first layer, whose embedding adds what it gathered at the end.
  */
 void pen_reduction_layer(struct pen_reduction *reduction, uint32_t layer);
 
@@ -104,8 +107,8 @@ void pen_reduction_share(struct pen_reduction *reduction);
 void pen_reduction_poll(struct pen_reduction *reduction);
 
 /*
- * Whether the gradients of this layer and of those behind it that others sum
- * have left, but for those of a tied matrix; never waits.
+ * Whether the gradients of this layer and the layers after it that others sum
+ * have left, except those of a tied matrix; never waits.
  */
 bool pen_reduction_has_left(const struct pen_reduction *reduction,
                             uint32_t layer);

@@ -7,9 +7,10 @@
 
 /*
  * Running statistics of norms over batches. No method knows of them: every
- * replica gathers its own. Those of the one model that replicas stand for are
- * measured anew with its weights, since its activations are not the mean of the
- * replicas'; each replica measures some batches, and the mean is taken.
+ * replica gathers its own. The statistics of the one model that replicas stand
+ * for are measured anew with its weights, since its activations are not the
+ * mean of the replicas'; each replica measures some batches, and the mean is
+ * taken.
  */
 struct pen_replica_statistics;
 

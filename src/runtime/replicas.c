@@ -33,10 +33,10 @@
 /* Steps from one count of votes over all replicas to the next, at least. */
 enum { VOTE_STEPS = 8 };
 
-/* Of each replica, whose statistics the one model gets. */
+/* Batches with which each replica measures the statistics of the one model. */
 enum { MEASURED_BATCHES = 16 };
 
-/* What a method sees of a tensor: its value, gradient and moments. */
+/* The parts of a tensor that a method sees: its value, gradient and moments. */
 enum { PARTS = PEN_PART_MOMENT2 + 1 };
 
 /* Channels from here on are not the method's. */
@@ -551,7 +551,7 @@ pen_status pen__replicas_step(struct pen_replicas *replicas,
 
 /*
  * Counts begin every few steps and are read when the next begins, so that the
- * way there and back hides behind the steps between.
+ * steps between hide the way there and back.
  */
 pen_status pen__replicas_vote(struct pen_replicas *replicas,
                               struct pen_step *step)

@@ -33,7 +33,7 @@ struct pen_replicas_options {
 };
 
 /*
- * Behind the loading of weights, on all ranks of the world: from here on steps
+ * After the weights are loaded, on all ranks of the world: from here on steps
  * of the trainer, which has options.world, follow the method. INVALID when
  * optimizer or schedule do not suit it.
  */
@@ -46,10 +46,10 @@ struct pen_replicas *pen_trainer_replicas(const struct pen_trainer *trainer);
 
 uint32_t pen_replicas_count(const struct pen_replicas *replicas);
 uint32_t pen_replicas_number(const struct pen_replicas *replicas);
-/* Of how many shares of a batch this replica takes which one. */
+/* The number of shares of a batch, and the share that this replica takes. */
 uint32_t pen_replicas_num_shares(const struct pen_replicas *replicas);
 uint32_t pen_replicas_share(const struct pen_replicas *replicas);
-/* Of an island: what it does now, borrowed; NULL: it is none. */
+/* The turn of an island, borrowed; NULL: it is not an island. */
 const struct pen_island_turn *
 pen_replicas_turn(const struct pen_replicas *replicas);
 bool pen_replicas_are_over(const struct pen_replicas *replicas);
@@ -57,10 +57,10 @@ const struct pen_sync_choice *
 pen_replicas_choice(const struct pen_replicas *replicas);
 
 size_t pen_replicas_bytes(const struct pen_replicas *replicas);
-/* Of these, those that are not there before the first step. */
+/* The part of these bytes that is not there before the first step. */
 size_t pen_replicas_coming_bytes(const struct pen_replicas *replicas);
 
-/* What this rank has sent to its peers so far. */
+/* Bytes and messages that this rank has sent to its peers so far. */
 void pen_replicas_sent(const struct pen_replicas *replicas, uint64_t *bytes,
                        uint64_t *messages);
 
@@ -80,7 +80,9 @@ size_t pen_replicas_num_places(const struct pen_replicas *replicas);
 const struct pen_replicas_place *
 pen_replicas_place(const struct pen_replicas *replicas, size_t index);
 
-/* Of the method; the arrays may be written, too. See restored() below. */
+/*
+ * States of the method; the arrays may be written, too. See restored() below.
+ */
 void pen_replicas_states(struct pen_replicas *replicas,
                          struct pen_sync_states *out);
 
@@ -105,7 +107,7 @@ const float *pen_replicas_hidden(const struct pen_replicas *replicas);
 const void *pen_replicas_hidden_statistic(const struct pen_replicas *replicas,
                                           uint32_t tensor);
 
-/* Behind the last step, by all ranks. */
+/* After the last step, by all ranks. */
 pen_status pen_replicas_leave(struct pen_replicas *replicas) PEN_MUST_CHECK;
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Every extra that a rank reads or writes is an entry of one list, which the
  * saver and the loader walk. A vector like the weights has the order of rows;
- * between two steps nobody needs the gradient, so it goes through there
+ * between two steps the gradient is not needed, so the vector goes through it
  * to the order of files:
  *
  *   vector  <->  gradient of the parameter  <->  plain array, slices of which
@@ -250,7 +250,7 @@ struct pen_replicas_saver {
     size_t count;
 };
 
-/* What is no tensor's is written by the first rank of a replica. */
+/* Entries without a tensor are written by the first rank of a replica. */
 static bool writes(const struct list *list, const struct entry *entry)
 {
     bool is_first = pen_transport_rank(list->trainer->options.transport) == 0;

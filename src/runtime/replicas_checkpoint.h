@@ -5,13 +5,14 @@
 #include "runtime/replicas.h"
 
 /*
- * What replicas keep in a checkpoint beside the one model: each its weights,
- * moments, running statistics and states of the method, as extras with logical
- * names (docs/formats.md). A run goes on with as many replicas on any pipeline.
+ * Extras that replicas keep in a checkpoint in addition to the one model: each
+ * its weights, moments, running statistics and states of the method, with
+ * logical names (docs/formats.md). A run resumes with as many replicas on any
+ * pipeline.
  */
 struct pen_replicas_saver;
 
-/* Of a trainer that has joined. On failure *out is untouched. */
+/* For a trainer that has joined. On failure *out is untouched. */
 pen_status pen_replicas_saver_create(struct pen_trainer *trainer,
                                      struct pen_replicas_saver **out,
                                      struct pen_text *why);

@@ -15,9 +15,9 @@ pen_status pen__replicas_step(struct pen_replicas *replicas,
                               const struct pen_step *step) PEN_MUST_CHECK;
 
 /*
- * What the ranks of this replica want, at the end of a step: into what those of
- * all replicas wanted a little before, the same on all of them. Where replicas
- * do not wait for each other each goes by its own, and saves when all do.
+ * At the end of a step: replaces the votes of this replica by those of all
+ * replicas some steps before, the same on all of them. Where replicas do not
+ * wait for each other each goes by its own, and saves when all do.
  */
 pen_status pen__replicas_vote(struct pen_replicas *replicas,
                               struct pen_step *step) PEN_MUST_CHECK;

@@ -22,7 +22,9 @@ struct pen_shelf {
 
 #define PEN_SHELF_NONE UINT32_MAX
 
-/* Of an engine, or of the host where that is NULL. Release in any case. */
+/*
+ * Memory of an engine, or of the host where that is NULL. Release in any case.
+ */
 pen_status pen_shelf_init(struct pen_shelf *shelf, struct pen_engine *engine,
                           enum pen_place place, uint32_t count, size_t bytes);
 void pen_shelf_release(struct pen_shelf *shelf);
@@ -32,13 +34,19 @@ uint32_t pen_shelf_take(struct pen_shelf *shelf);
 void pen_shelf_give(struct pen_shelf *shelf, uint32_t index);
 void *pen_shelf_at(const struct pen_shelf *shelf, uint32_t index);
 
-/* What the slices of a micro-batch share of a stage (network.h). */
+/*
+ * Indices of the arrays that slices of a micro-batch share in a stage
+ * (network.h).
+ */
 struct pen_shared_stay {
     uint32_t context; /* index in a shelf or PEN_SHELF_NONE, as the next */
     uint32_t slopes;
 };
 
-/* What a slice of a micro-batch has of a stage at the moment. */
+/*
+ * Indices of the arrays that a slice of a micro-batch has in a stage at the
+ * moment.
+ */
 struct pen_stay {
     uint32_t stash; /* index in a shelf or PEN_SHELF_NONE, as below */
     uint32_t hold;
@@ -88,7 +96,7 @@ void pen_stage_release(struct pen_stage *stage);
 pen_status pen_stage_borrow(const struct pen_stage *from,
                             uint32_t num_microbatches, struct pen_stage *out);
 
-/* Of the slice that an op computes, and of its micro-batch. */
+/* The stay of the slice that an op computes, and the one of its micro-batch. */
 struct pen_stay *pen_stage_stay(const struct pen_stage *stage,
                                 const struct pen_op *op);
 struct pen_shared_stay *pen_stage_shared(const struct pen_stage *stage,

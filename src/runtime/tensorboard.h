@@ -15,7 +15,7 @@ struct pen_tensorboard;
 /*
  * Makes a new file, events.out.tfevents.TIME.HOST.PID.0, in the directory,
  * which is made where it is missing. A training that did last_step steps before
- * tells TensorBoard to forget what older files have of later steps.
+ * makes TensorBoard drop later steps of older files.
  *
  * Refused with the name of the package when this library was built without
  * protobuf-c. On success *out is owned by the caller.

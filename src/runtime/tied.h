@@ -46,7 +46,7 @@ bool pen_tied_is_embedding(const struct pen_tied *tied,
 /* The copy of the model whose ends it ties. */
 uint32_t pen_tied_copy(const struct pen_tied *tied);
 
-/* Before a pass of so many steps. */
+/* Before a pass of `steps` steps. */
 void pen_tied_begin(struct pen_tied *tied, uint32_t steps);
 
 /* The embedding has gathered the gradient of a logical replica. */
@@ -61,8 +61,9 @@ bool pen_tied_has_come(struct pen_tied *tied);
 pen_status pen_tied_join(struct pen_tied *tied) PEN_MUST_CHECK;
 
 /*
- * After the optimizer: first all that send, then all that receive, who wait.
- * Before the head's value changes again, what it sent has to have left.
+ * After the optimizer: first all ranks that send, then all that receive, which
+ * wait. Before the head's value changes again, the value that it sent must have
+ * left.
  */
 void pen_tied_send_value(struct pen_tied *tied);
 pen_status pen_tied_take_value(struct pen_tied *tied) PEN_MUST_CHECK;

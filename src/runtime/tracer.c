@@ -189,7 +189,7 @@ pen_status pen_tracer_flush(struct pen_tracer *tracer, struct pen_text *why)
         head->num_events += count;
     else
         head->num_lost += count;
-    /* Behind the events: a file never counts what it does not have. */
+    /* After the events: a file never counts events that it does not have. */
     pen_status counted = write_at(tracer, 0, head, sizeof *head, why);
     return status != PEN_OK ? status : counted;
 }

@@ -34,7 +34,7 @@ struct pen_tracer_settings {
 pen_status pen_tracer_create(const struct pen_tracer_settings *settings,
                              struct pen_tracer **out, struct pen_text *why);
 
-/* What has to be added to this rank's clock to have rank 0's. */
+/* Sets the nanoseconds to add to this rank's clock to get rank 0's. */
 void pen_tracer_set_clock_offset(struct pen_tracer *tracer, int64_t offset_ns);
 
 /* The clock of the events. */
@@ -54,12 +54,12 @@ void pen_tracer_forget(struct pen_tracer *tracer);
 
 /*
  * Writes what was recorded since the last time, so that there is room again.
- * Does not allocate. What cannot be written (the disk is full) is counted as
- * lost, and the next flush tries its own.
+ * Does not allocate. Events that cannot be written (the disk is full) are
+ * counted as lost, and the next flush tries its own.
  */
 pen_status pen_tracer_flush(struct pen_tracer *tracer, struct pen_text *why);
 
-/* What was not flushed is dropped. */
+/* Drops events that were not flushed. */
 void pen_tracer_free(struct pen_tracer *tracer);
 
 #endif

@@ -424,7 +424,7 @@ static pen_status make_executor(struct pen_trainer *trainer,
     return status;
 }
 
-/* Of those parameters that this rank steps. */
+/* Adds moments to the parameters that this rank steps. */
 static pen_status add_moments(struct pen_trainer *trainer, struct pen_text *why)
 {
     struct pen_engine *engine = trainer->engine;

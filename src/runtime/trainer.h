@@ -37,20 +37,22 @@ struct pen_network_maker {
                        struct pen_text *why);
 };
 
-/* What becomes of a step that was computed twice and is not finite. */
+/* The fate of a step that was computed twice and is not finite. */
 enum pen_on_nan {
     PEN_ON_NAN_STOP,
     PEN_ON_NAN_SKIP /* it counts as taken, and nothing is updated; not for
                        steps that overlap, nor for methods of replicas */
 };
 
-/* So many steps in a row are skipped, and the next one ends the training. */
+/*
+ * At most this many steps in a row are skipped; the next one ends the training.
+ */
 #define PEN_MOST_SKIPPED 10
 
 /*
- * Who wants figures of a step's tensors (core/probe.h). Both functions get
- * `context`. All ranks must answer alike to `wants`; the records of a step come
- * to the first rank of the transport, after it, in the order of execution.
+ * The receiver of figures of a step's tensors (core/probe.h). Both functions
+ * get `context`. All ranks must answer alike to `wants`; the records of a step
+ * come to the first rank of the transport, after it, in the order of execution.
  */
 struct pen_probe_sink {
     void *context;
@@ -112,9 +114,9 @@ struct pen_trainer_options {
                                                ranks that wait send; borrowed */
     const struct pen_network_maker *maker;  /* NULL: by the engine; borrowed */
     const struct pen_phantom *phantom; /* NULL: there are contents; borrowed */
-    bool is_verified;                  /* the schedule: nobody looks again */
+    bool is_verified;   /* the schedule: it is not checked again */
     bool has_late_sums; /* none sets out before its stage is done */
-    bool is_blocking;   /* who sends waits until the bytes have left */
+    bool is_blocking;   /* a sender waits until the bytes have left */
     bool joins_pairs;   /* see executor.h */
     const struct pen_probe_sink *probe; /* NULL: none; borrowed */
     struct pen_executor_hooks watch; /* op, wait, resume, done; of the caller */
@@ -128,9 +130,9 @@ struct pen_trainer_options {
 };
 
 /*
- * Whether members of so many copies of the model keep no gradients that others
- * own (ZeRO-2). Partial sums of a member's micro-batches have to stay whole:
- * then all are added in the order of one process.
+ * Whether members of `num_copies` copies of the model keep no gradients that
+ * others own (ZeRO-2). Partial sums of a member's micro-batches have to stay
+ * whole: then all are added in the order of one process.
  */
 bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
                                  uint32_t num_copies);
@@ -148,7 +150,7 @@ pen_status pen_trainer_create(const struct pen_trainer_options *options,
 void pen_trainer_free(struct pen_trainer *trainer);
 
 /*
- * Whether pen_trainer_create() would make this rank of so many, whatever the
+ * Whether pen_trainer_create() would make this rank of num_ranks, whatever the
  * size of the transport, which must be there. Nothing is made.
  */
 pen_status pen_trainer_check(const struct pen_trainer_options *options,
@@ -156,14 +158,13 @@ pen_status pen_trainer_check(const struct pen_trainer_options *options,
                              struct pen_text *why);
 
 /*
- * Between two steps: from here on another layout, with the same bits. Of `to`
- * num_ranks, schedule, parts, order, recompute, modules, span and sharding
- * count;
- * all else stays. Values and moments go from rank to rank by way of memory.
- * Called by all ranks of the transport, also those that are idle before or
- * after it; they return together. Networks, verifiers and checkpointers that
- * were made of this trainer are invalid then. After a failure it can only be
- * freed.
+ * Between two steps: changes to another layout, with bit-identical steps. In
+ * `to`, num_ranks, schedule, parts, order, recompute, modules, span and
+ * sharding count; all else stays. Values and moments go from rank to rank by
+ * way of memory. Called by all ranks of the transport, also those that are idle
+ * before or after it; they return together. Networks, verifiers and
+ * checkpointers that were made of this trainer are invalid then. After a
+ * failure it can only be freed.
  */
 struct pen_move_cost {
     double sec;
@@ -175,7 +176,7 @@ pen_status pen_trainer_move(struct pen_trainer *trainer,
                             struct pen_move_cost *out, struct pen_text *why);
 
 /*
- * Whether a trainer of `from` could move to `to`, whose num_ranks are told;
+ * Whether a trainer of `from` could move to `to`, whose num_ranks must be set;
  * nothing is made. INVALID where it cannot.
  */
 pen_status pen_trainer_check_move(const struct pen_trainer_options *from,
@@ -185,17 +186,17 @@ pen_status pen_trainer_check_move(const struct pen_trainer_options *from,
 /* Random weights, as pen_network_initialize() draws them. */
 pen_status pen_trainer_initialize(struct pen_trainer *trainer, uint64_t seed);
 
-/* Those on disk. */
+/* Loads weights from disk. */
 pen_status pen_trainer_load_weights(struct pen_trainer *trainer,
                                     const struct pen_weights *weights,
                                     struct pen_text *why);
 
-/* Of stages of this rank; borrowed until the trainer is freed. */
+/* Stages of this rank; borrowed until the trainer is freed. */
 uint32_t pen_trainer_num_stages(const struct pen_trainer *trainer);
 struct pen_network *pen_trainer_network(struct pen_trainer *trainer,
                                         uint32_t stage);
 
-/* Who is who, with the number of logical replicas. */
+/* The roles of ranks, with the number of logical replicas. */
 const struct pen_layout *pen_trainer_layout(const struct pen_trainer *trainer);
 
 /* How far a run is. */
@@ -207,7 +208,7 @@ struct pen_trainer_progress {
 struct pen_trainer_progress
 pen_trainer_progress(const struct pen_trainer *trainer);
 
-/* What ranks may want at the end of a step: how many of them do. */
+/* Wishes of ranks at the end of a step; a step counts the ranks with each. */
 enum pen_vote {
     PEN_VOTE_STOP,
     PEN_VOTE_SAVE,
@@ -225,14 +226,14 @@ struct pen_step {
                                 those of a mean one; NaN: no experts */
     double dropped_tokens;   /* by experts, over all blocks; NaN: no experts */
     double votes[PEN_VOTES];
-    uint64_t vote_delay; /* they are of so many steps before */
+    uint64_t vote_delay; /* they were cast this many steps before */
     bool is_repeated;    /* it was not finite, and was computed again */
     bool is_skipped;     /* it was not finite again, and updated nothing */
 };
 
 void pen_trainer_vote(struct pen_trainer *trainer, enum pen_vote vote);
 
-/* In place of computing, inside a step or behind it; see the executor's. */
+/* In place of computing, inside a step or after it; see the executor's. */
 void pen_trainer_sleep(struct pen_trainer *trainer, double seconds);
 
 /*
@@ -249,15 +250,15 @@ bool pen_trainer_has_failed_alone(const struct pen_trainer *trainer);
  * One pass over the schedule on the next samples: `out` has a place for each of
  * its steps, of which *count are known when it returns. INVALID when a sample
  * has an id that the model does not have (this rank alone knows) or the loss is
- * no number (all do); the parameters are then unchanged. A step that is not
+ * not a number (all do); the parameters are then unchanged. A step that is not
  * finite is computed once more before that, from the same weights and samples.
  * Where steps overlap it is not: the pass begins with an empty pipeline and
  * ends with one, so that delays begin anew; the parameters have changed when it
  * returns INVALID, and votes are counted at its end.
  *
  * Optimistic steps (rules of the schedule) are validated in the next pass: the
- * known step is then the one before, whose votes are told with it, and the
- * parameters are those of the last step only after it was settled.
+ * known step is then the one before, which has its votes, and the parameters
+ * are those of the last step only after it was settled.
  */
 uint32_t pen_trainer_pass_steps(const struct pen_trainer *trainer);
 pen_status pen_trainer_pass(struct pen_trainer *trainer,
@@ -324,17 +325,18 @@ struct pen_trainer_memory {
 };
 
 /*
- * What steps will need, and the checkpoints between them: what those keep, and
- * what they take and give back, 0 where none are written. Asked before the
- * first step, when weights are loaded. Files of tokens do not count, as samples
- * are copied out of them; images are part of the program.
+ * Predicts the memory of steps, and of the checkpoints between them: `kept`
+ * bytes, and `passing` bytes that they take and give back; 0 where none are
+ * written. Asked before the first step, when weights are loaded. Files of
+ * tokens do not count, as samples are copied out of them; images are part of
+ * the program.
  */
 void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
                                 size_t passing, struct pen_trainer_memory *out);
 
 /*
  * Resident bytes of this process, at its peak (since the prediction, where the
- * kernel can forget an older one) and now; 0 where nobody tells.
+ * kernel can forget an older one) and now; 0 where the system does not say.
  */
 size_t pen_memory_peak(void);
 size_t pen_memory_resident(void);

@@ -1,6 +1,6 @@
 /*
- * Optimistic steps (rules.is_optimistic): the update goes ahead where its STEP
- * stands and is validated afterwards, as in section 4 of "Zero Bubble Pipeline
+ * Optimistic steps (rules.is_optimistic): the update goes ahead at its STEP and
+ * is validated afterwards, as in section 4 of "Zero Bubble Pipeline
  * Parallelism" (arXiv 2401.10241). Ranks go from the end of a row into the next
  * one without waiting for each other:
  *
@@ -12,7 +12,7 @@
  * 2. Up to its gate (schedule.h) the next row has forwards alone: gradients of
  *    the last step are still there.
  * 3. At the gate every rank knows the same sum. Where the step was right the
- *    row goes on. Where it was to be clipped, all ranks throw away what they
+ *    row continues. Where it was to be clipped, all ranks throw away what they
  *    did of the row, restore, update with the norm and begin the row again.
  *    Where it is not finite they restore, and compute it once more by itself
  *    (trainer_step.c).
@@ -37,8 +37,8 @@ uint64_t pen_trainer_num_redone(const struct pen_trainer *trainer)
 
 /* ---- making ---- */
 
-/* Up and down the ranks: it does not wait while they go on into their next row,
- * which pen_transport_sum() does under a simulated MPI. */
+/* The sum travels up and down the ranks: it does not wait while they enter
+ * their next row, which pen_transport_sum() does under a simulated MPI. */
 static pen_status make_sum(struct pen_trainer *trainer)
 {
     struct pen__ahead *ahead = &trainer->ahead;
@@ -140,8 +140,8 @@ static pen_status undo(struct pen_trainer *trainer)
     return pen_exchange_values(trainer->exchange);
 }
 
-/* The sum is known; *is_again tells whether the step was wrong. INVALID where
- * it was undone because it is not finite. */
+/* The sum is known: validates the step; *is_again: it was wrong, and was
+ * undone. INVALID where it was undone because it is not finite. */
 static pen_status settle(struct pen_trainer *trainer, bool *is_again,
                          struct pen_text *why)
 {

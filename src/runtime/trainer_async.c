@@ -1,11 +1,11 @@
 /*
  * Schedules whose steps overlap. A pass covers several steps: every stage
  * steps by itself, as its row says, with the gradient of the micro-batches
- * since its last step. What all ranks have to know of the steps comes behind
- * the pass, again as numbers of which each has one contributor:
+ * since its last step. Numbers of the steps that all ranks have to know are
+ * summed after the pass; each has one contributor:
  *
- *   | squares of gradients, per step and part | losses, per step and logical
- *   replica | ...
+ *   | squares of gradients, per step and part | losses, per step and replica |
+ *   ...
  */
 #include "base/bug.h"
 #include "base/clock.h"
@@ -327,7 +327,7 @@ static void read_step(struct pen_trainer *trainer, size_t index, double *losses,
         .learning_rate = pen_lr_schedule_rate(&trainer->options.rates, done)};
 }
 
-/* All steps are told up to one that is none. */
+/* Reads all steps up to the first that is not finite. */
 static pen_status read_steps(struct pen_trainer *trainer, double *losses,
                              struct pen_step *out, struct pen_text *why)
 {

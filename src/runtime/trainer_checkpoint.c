@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is kept of a tensor, here and there; the first 1 + moments of them. */
+/*
+ * The parts of a tensor that are kept, here and in files; the first 1 + moments
+ * of them.
+ */
 static const struct {
     enum pen_parameter_part in_engine;
     enum pen_checkpoint_part in_file;
@@ -38,7 +41,7 @@ int pen__trainer_num_kept(const struct pen_trainer *trainer, uint32_t stage,
                    parameter);
 }
 
-/* Of the largest parameter, as a plain array. */
+/* Bytes of the largest parameter as a plain array. */
 static size_t tensor_bytes(const struct pen_trainer *trainer)
 {
     size_t most = 1;

@@ -8,9 +8,9 @@
  * The state of a trainer out of a checkpoint (checkpointer.h: into one):
  * weights, moments, running
  * statistics, the number of steps and of the next sample. Learning rate and
- * order of data follow from those two, so this is all a run needs to go on
- * exactly. Of replicas with weights of their own it is the one model that they
- * stand for; pen_replicas_load() has the rest.
+ * order of data follow from those two, so this is all a run needs to resume
+ * exactly. Where replicas have weights of their own, it is the one model that
+ * they stand for; pen_replicas_load() has the rest.
  */
 
 /* Refused when the checkpoint is of another model or kind of optimizer. */

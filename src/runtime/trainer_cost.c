@@ -1,4 +1,4 @@
-/* What a step costs in bytes that are resident when it ends. */
+/* The cost of a step in bytes that are resident when it ends. */
 #include "base/hash.h"
 #include "runtime/replicas.h"
 #include "runtime/trainer_internal.h"
@@ -13,8 +13,8 @@
 
 /*
  * A line of /proc/self/status, such as "VmHWM:    1234 kB"; 0 without it. Read
- * without stdio, for it is asked between steps. (getrusage() would tell the
- * peak too, but of the program that started us if that was larger.)
+ * without stdio, for it is asked between steps. (getrusage() has the peak, too,
+ * but that of the program that started us if it was larger.)
  */
 static size_t status_bytes(const char *name)
 {
@@ -44,9 +44,8 @@ size_t pen_memory_resident(void)
 }
 
 /*
- * The code of the hash that checkpoints have comes in with its first use, and
- * nobody knows beforehand how much of it. Whether it fails is told when it
- * matters.
+ * The first use of the checkpoints' hash loads code of unknown size. A failure
+ * is reported where it matters.
  */
 static void use_hash(void)
 {
@@ -54,7 +53,7 @@ static void use_hash(void)
     (void)pen_hash_bytes("", 0, hash, NULL);
 }
 
-/* What was needed to load goes back to the system: steps may not need it. */
+/* Memory that loading needed goes back to the system: steps may not need it. */
 static void give_back(void)
 {
 #ifdef __GLIBC__

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What an evaluation counts. */
+/* The counts of an evaluation. */
 struct score {
     struct pen_trainer *trainer;
     uint64_t num_right;
@@ -104,7 +104,9 @@ static pen_status add_forwards(struct pen_schedule *schedule)
     return status;
 }
 
-/* Those of the first copy, with the room of the stages that train. */
+/*
+ * Borrows the stages of the first copy, with the room of the stages that train.
+ */
 static pen_status borrow_stages(struct pen_trainer *trainer,
                                 struct pen_stage **out, uint32_t *num_stages)
 {

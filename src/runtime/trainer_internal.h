@@ -48,11 +48,11 @@ struct pen__ahead {
     uint64_t num_redone;
 };
 
-/* What one rank knows of a number that is not finite; see trainer_numbers.c.
- * Numbers that a sum over ranks keeps exactly. */
+/* The find of one rank, a number that is not finite; see trainer_numbers.c. A
+ * sum over ranks keeps these fields exactly. */
 enum { PEN__HAS_FOUND, PEN__BATCH, PEN__LAYER, PEN__TENSOR, PEN__FIND_FIELDS };
 
-/* What the files of the trainer share. */
+/* The state that the files of the trainer share. */
 struct pen_trainer {
     struct pen_trainer_options options;
     struct pen_transport *own_transport; /* of a process that is alone */
@@ -91,7 +91,7 @@ struct pen_trainer {
     double found[2][PEN__FIND_FIELDS];
     void *statistics; /* before the step: a copy, of images; or NULL */
     bool has_failed_alone;
-    size_t num_labels; /* whose accuracy is told; 0: it is not */
+    size_t num_labels; /* whose accuracy is reported; 0: it is not */
 
     double *losses; /* per micro-batch of the schedule */
     struct pen_request request;
@@ -126,7 +126,7 @@ size_t pen__trainer_largest_parameter(const struct pen_trainer *trainer);
 /* trainer_layout.c */
 
 /*
- * Fills in the layout of this rank of so many; makes schedule and part where
+ * Fills in the layout of this rank of num_ranks; makes schedule and part where
  * none were given. INVALID for a training that breaks a restriction.
  */
 pen_status pen__trainer_make_layout(struct pen_trainer *trainer, uint32_t rank,
@@ -176,7 +176,7 @@ pen_status pen__trainer_step_again(struct pen_trainer *trainer, uint64_t pass,
                                    struct pen_batches *batches,
                                    struct pen_step *step, struct pen_text *why);
 
-/* What is added behind the totals of any kind of step. */
+/* The number of totals that follow those of any kind of step. */
 enum { PEN__FURTHER = 5 + PEN_VOTES };
 
 /* Adds `totals` up over all ranks; the last PEN__FURTHER are filled in here. */
@@ -196,7 +196,10 @@ void pen__trainer_read_totals(const struct pen_trainer *trainer,
 pen_status pen__trainer_update(struct pen_trainer *trainer,
                                const struct pen_step *step);
 
-/* Of the squares that the totals begin with, added in the tensors' order. */
+/*
+ * The norm, from the squares that the totals begin with, added in the tensors'
+ * order.
+ */
 double pen__trainer_total_norm(const struct pen_trainer *trainer);
 
 /* Losses of a step: of the replicas of a stage, and their sum. */
@@ -231,8 +234,8 @@ pen_status pen__trainer_check_step(struct pen_trainer *trainer,
                                    struct pen_batches *batches,
                                    uint64_t first_sample, struct pen_text *why);
 
-/* Of a step that overlaps others, with the squares of gradients of its parts.
- */
+/* Likewise for a step that overlaps others, with the squares of gradients of
+ * its parts. */
 pen_status pen__trainer_check_overlapping(const struct pen_step *step,
                                           const double *squares,
                                           uint32_t num_parts,
@@ -316,7 +319,7 @@ pen_status pen__trainer_joint_step(struct pen_trainer *trainer,
 void pen__trainer_set_executor(struct pen_trainer *trainer,
                                struct pen_executor *executor);
 
-/* What the executor of the layout gets. */
+/* Options of the layout's executor. */
 struct pen_executor_options
 pen__trainer_executor_options(struct pen_trainer *trainer);
 
@@ -340,7 +343,10 @@ pen_status pen__trainer_fill(struct pen_trainer *trainer,
                              const struct pen__trainer_source *source,
                              struct pen_text *why);
 
-/* Of a parameter: the value, and moments where this rank steps it. */
+/*
+ * Parts of a parameter that are kept: the value, and moments where this rank
+ * steps it.
+ */
 int pen__trainer_num_kept(const struct pen_trainer *trainer, uint32_t stage,
                           size_t parameter);
 

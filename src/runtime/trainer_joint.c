@@ -3,18 +3,17 @@
  * norm of the gradients of all of them. A rank has at most one step
  * outstanding:
  *
- *   IDLE --SYNC--> SUMMING --sums are whole--> NORMING --norm--> KNOWN
- * --STEP--> IDLE
+ *   IDLE -SYNC-> SUMMING -sums whole-> NORMING -norm-> KNOWN -STEP-> IDLE
  *
  * 1. SYNC sets the gradients of the step aside (exchange.h); backwards of the
  *    next step do not touch them.
  * 2. The norm is one sum over all ranks, of squares per tensor, each with one
- *    contributor, as behind a synchronous step (trainer_step.c): its bits do
- *    not depend on who has which stage.
+ *    contributor, as after a synchronous step (trainer_step.c): it is
+ *    bit-identical whichever rank has which stage.
  * 3. Every rank adds up steps in their order, and none before the last one is
  *    KNOWN, so that sums of different steps never meet.
  * 4. All of it moves on with polls, between layers and while ranks wait: a rank
- *    that computes holds nobody up for longer than a layer.
+ *    that computes holds others up for one layer at most.
  */
 #include "base/bug.h"
 #include "base/clock.h"

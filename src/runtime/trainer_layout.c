@@ -1,4 +1,6 @@
-/* Who does what: from the size of the world, the schedule and the options. */
+/*
+ * The roles of ranks: from the size of the world, the schedule and the options.
+ */
 #include "runtime/trainer_internal.h"
 
 #include "runtime/reduction.h"
@@ -230,7 +232,7 @@ bool pen_trainer_drops_values(const struct pen_trainer_options *options,
            options->sharding_group != 1 && !options->is_forward_only;
 }
 
-/* Of a tensor group. */
+/* Ranks of a tensor group. */
 static uint32_t group_size(const struct pen_trainer *trainer)
 {
     uint32_t size = trainer->options.tensor_size;
@@ -304,7 +306,7 @@ pen__trainer_find_conflict(const struct pen_trainer_options *options,
     return NULL;
 }
 
-/* What sequences in parts can be trained with. */
+/* Refuses what cannot train sequences that are cut into parts. */
 static pen_status check_context(const struct pen_trainer *trainer,
                                 struct pen_text *why)
 {

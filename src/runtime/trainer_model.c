@@ -1,6 +1,6 @@
 /*
- * What the trainer has to know of the kind of its model; everything else goes
- * by the shape of a sample.
+ * The parts of the trainer that depend on the kind of its model; everything
+ * else depends on the shape of a sample.
  */
 #include "core/image_model_cost.h"
 #include "network/images.h"

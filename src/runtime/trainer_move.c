@@ -1,13 +1,13 @@
 /*
- * A training goes over to another layout between two steps. All ranks of the
+ * A training changes to another layout between two steps. All ranks of the
  * transport do the same, those that are idle before or after it, too:
  *
  *   pack     copies what this rank would write of a checkpoint
  *   rebuild  frees executor, exchange and engine, and makes those of the new
  *            layout; its mesh has the next epoch
- *   meet     one sum over all ranks: epoch and step of each, and of each tensor
- *            who has it and who needs it
- *   fill     who has a tensor sends it to those who need it
+ *   meet     one sum over all ranks: epoch and step of each, and the ranks that
+ *            have and need each tensor
+ *   fill     the rank that has a tensor sends it to those that need it
  *
  * After each of them the ranks agree, so that one which fails ends all. Every
  * tensor has one rank that packs it, as every tensor of a checkpoint has one
@@ -26,13 +26,13 @@
 static const char doing[] = "moving to another layout";
 
 /*
- * What a rank has to do with a tensor, in one number: whether it has it, and
- * how many of its stages need the value and the moments. Copies of a stage, and
- * a matrix that the first and the last stage share, may be on one rank.
+ * The relation of a rank to a tensor, in one number: whether it has it, and how
+ * many of its stages need the value and the moments. Copies of a stage, and a
+ * matrix that the first and the last stage share, may be on one rank.
  */
 enum { HAS = 1, VALUE = 2, MOMENTS = 64, MOST_STAGES = 31 };
 
-/* What a rank says of itself at the meeting, before what it says of tensors. */
+/* Fields of a rank at the meeting, before those of its tensors. */
 enum { EPOCH, STEP, FIELDS };
 
 struct move {
@@ -402,7 +402,7 @@ static pen_status carry_out(struct move *move,
     return status;
 }
 
-/* What all ranks have sent. */
+/* Adds up the bytes that all ranks have sent. */
 static pen_status sum_bytes(const struct move *move, uint64_t *out)
 {
     struct pen_request request = {.is_active = false};

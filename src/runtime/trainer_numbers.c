@@ -68,7 +68,7 @@ static void clear(struct search *search)
         search->all[i] = 0;
 }
 
-/* Tells all ranks; returns the one whose find comes first, or `size`. */
+/* Shares all finds; returns the rank whose find comes first, or `size`. */
 static uint32_t share_finds(struct search *search)
 {
     struct pen_transport *transport = search->trainer->options.transport;

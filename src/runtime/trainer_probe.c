@@ -1,7 +1,7 @@
 /*
- * What --probe writes: tallies (core/tally.h) of outputs, gradients and weights
- * of a step. Each rank adds the pieces that it computes or keeps, each element
- * of the whole tensor being added by one rank of the transport:
+ * The output of --probe: tallies (core/tally.h) of outputs, gradients and
+ * weights of a step. Each rank adds the pieces that it computes or keeps, each
+ * element of the whole tensor being added by one rank of the transport:
  *
  *   outputs, their gradients   by the rank that computes the micro-batch, the
  *                              first of its tensor group; with sequence

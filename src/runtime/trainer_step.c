@@ -29,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Behind the two arrays. */
+/* The totals after the two arrays. */
 enum { BUSY_NS, PASS_NS, IMBALANCE, ROUTINGS, DROPPED, VOTES };
 
 static uint32_t numbers_of(const struct pen_trainer *trainer)
@@ -131,7 +131,9 @@ static void add_squares(struct pen_trainer *trainer, uint32_t index)
     pen_engine_await(engine);
 }
 
-/* Of each logical replica of this rank, over its micro-batches in order. */
+/*
+ * Losses of each logical replica of this rank, over its micro-batches in order.
+ */
 void pen__trainer_put_losses(const struct pen_trainer *trainer,
                              const struct pen_stage *stage, size_t step,
                              double *out)
@@ -319,7 +321,9 @@ static void sleep_steps(struct pen_trainer *trainer)
                 .step_sec);
 }
 
-/* The step op of this rank, for who records: waited from, stepped from. */
+/*
+ * Reports the step op of this rank to the recorder: waited from, stepped from.
+ */
 static void tell_step(const struct pen_trainer *trainer, int64_t begin,
                       int64_t ready)
 {
@@ -455,7 +459,10 @@ static void warn_of_suspect(const struct pen_trainer *trainer,
                 step->step, pen_text_string(suspect));
 }
 
-/* Of the same weights and samples; what ranks wanted is not forgotten. */
+/*
+ * Computes the step again from the same weights and samples, and keeps the
+ * votes of the first time.
+ */
 static pen_status compute_again(struct pen_trainer *trainer, uint64_t pass,
                                 struct pen_batches *batches,
                                 struct pen_step *step, struct step_times *times,
@@ -478,7 +485,7 @@ static pen_status compute_again(struct pen_trainer *trainer, uint64_t pass,
     return status;
 }
 
-/* What follows from the numbers that all ranks know. */
+/* Ends a step by the numbers that all ranks know. */
 static pen_status end_step(struct pen_trainer *trainer,
                            struct pen_batches *batches, struct pen_step *step,
                            const struct step_times *times, struct pen_text *why)

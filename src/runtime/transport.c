@@ -33,7 +33,7 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(((struct pen_request *)0)->handle),
 /*
  * MPICH 4 and libraries made from it keep puts with the rank that made them
  * until it flushes; looking after messages does not send them. They would stay
- * there while the rank waits for others, who wait for them.
+ * there while the rank waits for others, which wait for them.
  */
 #ifdef MPICH_VERSION
 #define PEN__KEEPS_PUTS true
@@ -41,7 +41,7 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(((struct pen_request *)0)->handle),
 #define PEN__KEEPS_PUTS false
 #endif
 
-/* What only a simulated MPI needs. */
+/* State that only a simulated MPI needs. */
 struct simulated {
     struct pen_request **under_way;
     MPI_Request *handles; /* room for theirs, and for the timer */
@@ -55,7 +55,7 @@ struct simulated {
     bool has_timer;
 };
 
-/* Who is lost: once somebody is, that stays so. */
+/* The first loss of a rank, which is final. */
 struct losses {
     const struct pen_board *board; /* or NULL */
     bool has_lost;
@@ -132,7 +132,7 @@ pen_status pen_transport_open_alone(struct pen_transport **out)
     return PEN_OK;
 }
 
-/* MPI is left alone where nobody has started several processes. */
+/* MPI is not used where no launcher has started several processes. */
 static bool is_launched(const struct pen_launch *launch)
 {
     return launch->launcher != PEN_LAUNCHER_NONE || PEN__HAS_SIMULATED_MPI;
@@ -346,10 +346,10 @@ static void end(struct pen_transport *transport, struct pen_request *request)
 /* ---- waiting ---- */
 
 /*
- * Blocks until something is done, so that the simulator can tell a deadlock:
- * tests would go on for ever. What came to its end here is MPI's null request
- * for the next test. Where something has moved, those who look after messages
- * may have more to do before.
+ * Blocks until a request is done, so that the simulator can see a deadlock:
+ * tests would never end. A request that ends here is MPI's null request for the
+ * next test. Does not block where something has moved, as the caller may have
+ * more to do first.
  */
 static void await_any(struct simulated *it)
 {
@@ -461,8 +461,8 @@ bool pen_transport_nap(struct pen_transport *transport, int64_t end_ns,
 /* ---- messages ---- */
 
 /*
- * So many bytes as one element of a type of their own, where they are more
- * than a count can say: blocks, and what is left.
+ * One element of `length` bytes, where they are more than a count can say: a
+ * type of blocks, and of the bytes that are left.
  */
 static MPI_Datatype long_type(size_t length)
 {
@@ -890,9 +890,9 @@ void pen_window_put(struct pen_window *window, uint32_t to, size_t first,
 }
 
 /*
- * A message takes time: of all that are not done at some simulated time none
- * will be, until it goes on. One look then serves for all; what is done has
- * MPI's null request.
+ * A message takes time: if it is not done at some simulated time, it will not
+ * be until that time advances. One look then serves for all messages; those
+ * that are done have MPI's null request.
  */
 static bool look_once(struct pen_transport *transport,
                       struct pen_request *request)
@@ -910,12 +910,12 @@ static bool look_once(struct pen_transport *transport,
         if (done == MPI_UNDEFINED)
             break;
         *handle_of(it->under_way[done]) = it->handles[done];
-        it->has_moved = true; /* for who has looked at it just before */
+        it->has_moved = true; /* for a caller that looked just before */
     }
     return *handle_of(request) == MPI_REQUEST_NULL;
 }
 
-/* What has arrived may be shorter than its room. */
+/* A message may be shorter than its room. */
 static bool test_message(struct pen_transport *transport,
                          struct pen_request *request)
 {
@@ -966,7 +966,7 @@ pen_status pen_transport_wait(struct pen_transport *transport,
 
 /*
  * Posted and tested like a message, since a call that waits inside MPI would
- * not end when a rank is lost. SMPI tells deadlocks by such calls alone.
+ * not end when a rank is lost. SMPI sees deadlocks in such calls alone.
  */
 pen_status pen_transport_share(struct pen_transport *transport, void *bytes,
                                size_t length)

@@ -16,20 +16,20 @@
  * started is rank 0 of 1 and never touches MPI.
  *
  * A step waits for nothing here: sends, receives and sums are posted, and
- * tested by whoever needs them. Messages between two ranks with one tag arrive
- * in the order in which they were sent. A message may have any length.
+ * tested by the code that needs them. Messages between two ranks with one tag
+ * arrive in the order in which they were sent. A message may have any length.
  *
  * A member that is lost, to the watchdog (board.h) or to MPI, makes everything
  * void that is or will be under way, on parts of the transport, too: whatever
  * is posted from then on does nothing, every test and wait returns PEN_LOST.
- * So a wait ends when a rank dies or hangs, whomever it waits for.
+ * A wait therefore ends when any rank dies or hangs.
  */
 struct pen_transport;
 
 /*
  * `launch` was read before. On failure *out is untouched; INVALID when launcher
- * and library do not know each other, which why tells to the first process of
- * the launcher's only.
+ * and library do not know each other; only the first process of the launcher
+ * gets the reason.
  */
 pen_status pen_transport_open(const struct pen_launch *launch,
                               struct pen_transport **out, struct pen_text *why);
@@ -51,7 +51,7 @@ void pen_transport_close(struct pen_transport *transport);
 /* Ends all processes of the run with this exit code. */
 _Noreturn void pen_transport_abort(struct pen_transport *transport, int code);
 
-/* The watchdog of this board says who is lost; borrowed until the end. */
+/* The watchdog of this board reports lost ranks; borrowed until the end. */
 void pen_transport_guard(struct pen_transport *transport,
                          const struct pen_board *board);
 
@@ -71,7 +71,7 @@ enum pen_tag_kind {
     PEN_TAG_GRAD,     /* likewise */
     PEN_TAG_EVICT,    /* a stash on its way to the partner; the stage */
     PEN_TAG_LOAD,     /* and back */
-    PEN_TAG_GRADIENT, /* of parameters, to who sums them; the part */
+    PEN_TAG_GRADIENT, /* of parameters, to the rank that sums them; the part */
     PEN_TAG_SUM,      /* and back */
     PEN_TAG_VALUE,    /* of parameters; the part */
     PEN_TAG_TIED,     /* between the ends of a tied matrix; the logical replica
@@ -138,13 +138,13 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
 uint64_t pen_transport_sent(const struct pen_transport *transport,
                             enum pen_tag_kind kind);
 
-/* From here on somebody is told of every message that sets out. */
+/* From here on `told` is called for every message that sets out. */
 void pen_transport_watch(struct pen_transport *transport,
                          void (*told)(void *context, uint32_t to,
                                       size_t length),
                          void *context);
 
-/* What arrives may be shorter than `length`. */
+/* A message may be shorter than `length`. */
 void pen_transport_receive(struct pen_transport *transport, uint32_t from,
                            struct pen_tag tag, void *bytes, size_t length,
                            struct pen_request *request);
@@ -168,11 +168,12 @@ void pen_transport_sum(struct pen_transport *transport, double *values,
                        size_t count, struct pen_request *request);
 
 /*
- * Memory that others of some ranks may write, `length` bytes of each; made and
- * freed by all of them at the same time, who are numbered in the order of the
- * list; INVALID where the library has no such memory between these hosts. A put
- * returns at once and its bytes may change then; one behind another to the same
- * rank arrives later. Bytes come in while their owner looks after messages.
+ * Memory of some ranks that the others of them may write, `length` bytes of
+ * each; made and freed by all of them at the same time. They are numbered in
+ * the order of the list. INVALID where the library has no such memory between
+ * these hosts. A put returns at once and its bytes may change then; puts to the
+ * same rank arrive in order. Bytes come in while their owner looks after
+ * messages.
  */
 struct pen_window;
 
@@ -199,9 +200,9 @@ void pen_transport_pause(struct pen_transport *transport, int64_t waited_ns);
 /*
  * In place of computing: passes time until `end_ns`, or less when messages want
  * to be looked after; true when all of it is over. Under a simulated MPI that
- * is when one of them is done, and only for who is watchful: messages move on
- * by themselves there. The time is simulated, and the call is to be repeated,
- * with the same end, until it is over.
+ * is when one of them is done, and only with is_watchful: messages move on by
+ * themselves there. The time is simulated, and the call is to be repeated, with
+ * the same end, until it is over.
  */
 bool pen_transport_nap(struct pen_transport *transport, int64_t end_ns,
                        bool is_watchful);
@@ -217,8 +218,8 @@ pen_status pen_transport_share(struct pen_transport *transport, void *bytes,
 pen_status pen_transport_meet(struct pen_transport *transport) PEN_MUST_CHECK;
 
 /*
- * What has to be added to this rank's CLOCK_MONOTONIC to have rank 0's, in ns.
- * All ranks must ask at the same time. 0 when a member is lost.
+ * Nanoseconds to add to this rank's CLOCK_MONOTONIC to get rank 0's. All ranks
+ * must ask at the same time. 0 when a member is lost.
  */
 int64_t pen_transport_clock_offset(struct pen_transport *transport);
 

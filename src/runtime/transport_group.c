@@ -83,7 +83,7 @@ static pen_status test(struct pen_group *group,
     return status == PEN_LOST ? lose(it) : status;
 }
 
-/* What is waited for, and until when. */
+/* A condition that a member waits for, and until when. */
 struct waiting {
     bool (*is_done)(void *context);
     void *context;

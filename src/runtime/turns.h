@@ -12,9 +12,9 @@
  *   other end          | layer 5         | layer 3 ...
  *                                              time of a backward ->
  *
- * A layer may be written when the gradients of the layer two behind it have
- * left. What the member owns has memory of its own, and so has a tied matrix,
- * which two layers use and whose gradient is complete last.
+ * A layer may be written when the gradients of the layer two turns before it
+ * have left. Parameters that the member owns have memory of their own, and so
+ * has a tied matrix, which two layers use and whose gradient is complete last.
  */
 struct pen_turns;
 

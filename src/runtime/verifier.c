@@ -16,7 +16,7 @@ struct pen_verifier {
     struct pen_mirror mirror;
 };
 
-/* What is compared of a parameter; ZeRO-1 leaves the first alone. */
+/* The parts of a parameter that are compared; with ZeRO-1 only the first. */
 static const struct {
     enum pen_parameter_part part;
     const char *name;
@@ -148,7 +148,7 @@ static pen_status sum(const struct pen_verifier *verifier, double *values,
     return pen_transport_wait(transport, &request);
 }
 
-/* ---- who differs ---- */
+/* ---- differing ranks ---- */
 
 static bool all_agree(const double *checks, uint32_t count)
 {
@@ -158,7 +158,7 @@ static bool all_agree(const double *checks, uint32_t count)
     return true;
 }
 
-/* What more than half of the members have; NULL when nothing is. */
+/* The check that more than half of the members have; NULL: there is none. */
 static const double *majority(const double *checks, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -175,7 +175,7 @@ static const double *majority(const double *checks, uint32_t count)
 struct table {
     const struct pen_verifier *verifier;
     size_t num_rows;
-    double *tensors; /* of the model, and beside them the kind */
+    double *tensors; /* of the model; `kinds` has the kind of each */
     double *kinds;
     double *checks; /* [row][copy] */
     size_t row;

@@ -4,11 +4,11 @@
 #include "runtime/trainer.h"
 
 /*
- * Compares what replicas must have in common, bit for bit: the weights, and
- * the moments where every replica keeps all of them (no ZeRO-1). Each rank
+ * Compares the numbers that must be bit-identical in all replicas: the weights,
+ * and the moments where every replica keeps all of them (no ZeRO-1). Each rank
  * makes a CRC32C of each of its tensors, so that a flipped bit is found
- * whatever it does to the loss. What this cannot find: docs/running.md,
- * "Damaged numbers".
+ * whatever it does to the loss. Its limits are in docs/running.md, "Damaged
+ * numbers".
  *
  *   every K steps   one check per stage and replica, summed over all ranks
  *   they differ     one check per tensor and replica: names tensor and ranks

@@ -23,8 +23,8 @@ struct pen_versions {
     uint32_t *left;        /* of those, in this pass */
     uint32_t *ahead;       /* per step: ops that read what AHEAD predicts */
     uint32_t *ahead_left;  /* of those, in this pass */
-    uint32_t num_copies; /* of versions; predictions have theirs behind them */
-    uint32_t *held;      /* per copy: its version */
+    uint32_t num_copies;   /* of versions; those of predictions follow them */
+    uint32_t *held;        /* per copy: its version */
     uint32_t num_predictions;
     struct prediction *predictions; /* one at least */
     float **averages;               /* per parameter; NULL: none */
@@ -82,7 +82,7 @@ static bool is_step_of(const struct pen_versions *versions,
     return op->stage == versions->options.stage && op->kind == PEN_OP_STEP;
 }
 
-/* Of the longest row: a step that nothing overlaps is not late. */
+/* The delay in the longest row: a step that nothing overlaps is not late. */
 static void note_delay(struct pen_versions *versions, const struct pen_row *row)
 {
     struct pen_correction_setup *setup = &versions->options.correction;
@@ -356,7 +356,7 @@ uint32_t pen_versions_newest(const struct pen_versions *versions)
 
 /* ---- copies ---- */
 
-/* Of all parameters; again gives the value back. */
+/* Exchanges the values of all parameters with a copy; again gives them back. */
 static void swap(struct pen_versions *versions, int copy)
 {
     struct pen_engine *engine = pen_network_engine(versions->options.network);

@@ -7,9 +7,9 @@
 
 /*
  * The weights of a stage whose steps overlap. The value of a parameter is
- * always the newest version. What ops of the row will still read of an older
- * one is kept in copies of the engine and changes places with the value while
- * such an op runs:
+ * always the newest version. Older versions that ops of the row will still read
+ * are kept in copies of the engine and change places with the value while such
+ * an op runs:
  *
  *   STEP        value -> a free copy, if a later op reads it; then the
  *               optimizer makes the next version of the value
@@ -27,14 +27,14 @@ struct pen_versions_options {
     const struct pen_lr_schedule *rates; /* borrowed */
 };
 
-/* Copies of the weights of a stage beside its newest ones. */
+/* Copies of the weights of a stage in addition to its newest ones. */
 struct pen_version_needs {
     uint32_t copies;      /* of older versions */
     uint32_t predictions; /* of predicted weights */
     bool has_average;     /* of the changes of the weights, in float */
 };
 
-/* What a row needs; the network of the options is not looked at. */
+/* Copies that a row needs; the network of the options is not looked at. */
 pen_status pen_versions_count_needs(const struct pen_versions_options *options,
                                     const struct pen_row *row,
                                     struct pen_version_needs *out);
@@ -52,7 +52,7 @@ void pen_versions_free(struct pen_versions *versions);
 pen_status pen_versions_set_row(struct pen_versions *versions,
                                 const struct pen_row *row);
 
-/* Beside the engine's copies. */
+/* Bytes besides the engine's copies. */
 size_t pen_versions_bytes(const struct pen_versions *versions);
 
 /* Versions that are held at once, the newest included, as the row asks. */
@@ -75,7 +75,7 @@ uint32_t pen_versions_use(struct pen_versions *versions,
                           const struct pen_op *op, uint32_t version);
 void pen_versions_unuse(struct pen_versions *versions);
 
-/* Of the pass: as many as the steps made in it. */
+/* The newest version in the pass: as many as the steps made in it. */
 uint32_t pen_versions_newest(const struct pen_versions *versions);
 
 /*

@@ -1,4 +1,4 @@
-/* Stands in for metrics_server.c where this library was built without it. */
+/* Replaces metrics_server.c where this library was built without it. */
 #include "runtime/metrics_server.h"
 
 #include "base/bug.h"

@@ -1,4 +1,4 @@
-/* Stands in for tensorboard.c where this library was built without it. */
+/* Replaces tensorboard.c where this library was built without it. */
 #include "runtime/tensorboard.h"
 
 #include "base/bug.h"
