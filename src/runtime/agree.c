@@ -57,7 +57,10 @@ static void fill_ballot(struct ballot *ballot, pen_status status,
                  pen_status_text(status), doing);
 }
 
-/* Some reasons name a rank already: that of a checkpoint of all ranks. */
+/*
+ * Whether a reason names a rank already, as that of a checkpoint of all ranks
+ * does.
+ */
 static bool names_rank(const char *reason)
 {
     return strstr(reason, "rank ") != NULL;
@@ -78,7 +81,7 @@ void pen_agree_name(const struct pen_transport *transport, pen_status status,
 
 /* ---- leaving ---- */
 
-/* Without memory of its own: there may be none left. */
+/* Prints and leaves without allocating: there may be no memory left. */
 static _Noreturn void leave_alone(struct pen_transport *transport,
                                   const struct ballot *own)
 {
@@ -185,7 +188,7 @@ static pen_status send_verdicts(const struct meeting *it, pen_status status)
     return sent;
 }
 
-/* Ballots in the order of ranks; those that are early wait inside MPI. */
+/* Rank 0 takes ballots in the order of ranks; early ones wait inside MPI. */
 static pen_status lead(const struct meeting *it, struct pen_text *why)
 {
     uint32_t size = pen_transport_size(it->transport);

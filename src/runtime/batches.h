@@ -60,7 +60,7 @@ pen_status pen_batches_open(const struct pen_data_path *paths, size_t num_paths,
 pen_status pen_batches_load(const char *path, uint32_t sequence, uint32_t vocab,
                             struct pen_batches **out, struct pen_text *why);
 
-/* The same from the text of such a file; `path` is for messages. */
+/* Like pen_batches_load(), from the text of a file; `path` is for messages. */
 pen_status pen_batches_parse(const char *path, const struct pen_text *text,
                              uint32_t sequence, uint32_t vocab,
                              struct pen_batches **out, struct pen_text *why);

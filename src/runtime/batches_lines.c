@@ -106,7 +106,7 @@ static pen_status read_line(struct lines *self, const char *at, const char *end,
     return PEN_OK;
 }
 
-/* A line too many or too few ids long does not fit the others. */
+/* Refuses a line whose number of ids differs from that of the others. */
 static pen_status check_line(struct lines *self, size_t num_ids,
                              struct pen_text *why)
 {

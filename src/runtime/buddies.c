@@ -8,14 +8,14 @@
 
 enum { HEAD, BYTES, NUM_MESSAGES };
 
-/* Sets out before the bytes of a slot. */
+/* The header that is sent ahead of the bytes of a slot. */
 struct head {
     uint64_t step;
     uint32_t check;
     uint32_t unused;
 };
 
-/* Memory of a rank of the node before. */
+/* The copied memory of a rank of the previous node. */
 struct copy {
     uint32_t from;
     struct pen_shard shard;

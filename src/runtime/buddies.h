@@ -42,7 +42,7 @@ bool pen_buddies_free(struct pen_buddies *buddies);
 /* Bytes of the copies that this rank keeps. */
 size_t pen_buddies_bytes(const struct pen_buddies *buddies);
 
-/* By all ranks: a copy of this slot, which is whole, sets out. */
+/* By all ranks: begins to send a copy of this slot, which is whole. */
 void pen_buddies_begin(struct pen_buddies *buddies, uint32_t slot);
 
 /*

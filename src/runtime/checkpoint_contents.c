@@ -149,8 +149,8 @@ static pen_status hear_member(struct pen__contents *contents, uint32_t member)
     return PEN_OK;
 }
 
-/* From here on the contents are those of the first rank, and not of this one.
- */
+/* Hands the pieces of this rank to the first rank, whose contents they are from
+ * then on. */
 static pen_status tell_first(struct pen__contents *contents)
 {
     struct pen_tensor_slice *slices =
@@ -283,7 +283,7 @@ static const float *read_place(struct pen__contents *contents,
     return plain + place->slice.first;
 }
 
-/* The numbers of a slice, to their places in the whole tensor. */
+/* Copies the numbers of a slice to their places in the whole tensor. */
 static void put_slice(const struct pen__contents *contents,
                       const struct pen__place *place, const float *from,
                       float *to)
@@ -301,7 +301,10 @@ static void put_slice(const struct pen__contents *contents,
     }
 }
 
-/* Until the next call; a tensor that is cut becomes whole. */
+/*
+ * A part of a tensor, valid until the next call; pieces of a cut tensor are
+ * joined.
+ */
 static const void *read_part(struct pen__contents *contents,
                              enum pen_checkpoint_part part, size_t tensor)
 {
@@ -398,7 +401,7 @@ static void copy_parameter(struct pen__contents *contents, size_t first,
                   pen_snapshot_part(snapshot, part, places[i].tensor));
 }
 
-/* Other ranks of the group whose pieces are written here served up to here. */
+/* Releases the ranks of the group that have served their pieces until now. */
 static pen_status end_fetching(const struct pen__contents *contents)
 {
     uint32_t last = 0; /* places of a member are in a row */

@@ -40,7 +40,7 @@ bool pen__contents_is_empty(const struct pen__contents *contents);
 uint32_t pen__contents_tensor(const struct pen__contents *contents,
                               size_t index);
 
-/* Borrowed until the contents are released. */
+/* The list of tensors, borrowed until the contents are released. */
 struct pen_snapshot_contents
 pen__contents_list(const struct pen__contents *contents);
 
@@ -55,7 +55,7 @@ pen_status pen__contents_describe(
                            struct pen_text *why),
     void *context, struct pen_text *why);
 
-/* All of it, into a snapshot of the list. */
+/* Copies the contents into a snapshot of the list. */
 pen_status pen__contents_copy(struct pen__contents *contents,
                               struct pen_snapshot *snapshot);
 
@@ -66,8 +66,8 @@ pen_status pen__contents_copy(struct pen__contents *contents,
 bool pen__contents_serves(const struct pen__contents *contents);
 pen_status pen__contents_serve(struct pen__contents *contents) PEN_MUST_CHECK;
 
-/* How many pieces of the engine's memory it is in; 0 where the engine's memory
- * is not the host's. */
+/* The number of pieces of the engine's memory that the contents are in; 0 where
+ * the engine's memory is not the host's. */
 size_t pen__contents_num_pieces(const struct pen__contents *contents);
 
 /*
@@ -77,14 +77,14 @@ size_t pen__contents_num_pieces(const struct pen__contents *contents);
 bool pen__contents_is_transposed(const struct pen__contents *contents,
                                  size_t tensor);
 
-/* All of them, in the order of their places in the snapshot's block. */
+/* Lists these pieces in the order of their places in the snapshot's block. */
 void pen__contents_list_pieces(struct pen__contents *contents,
                                struct pen_snapshot *snapshot,
                                struct pen_copier_piece *out);
 
 /*
- * All of it, as the share whose run, step, number and limit `args` has; see
- * pen_checkpoint_share_write().
+ * Writes the contents as the share whose run, step, number and limit `args`
+ * has; see pen_checkpoint_share_write().
  */
 pen_status pen__contents_write(struct pen__contents *contents,
                                struct pen_checkpoint_share_args args,

@@ -31,7 +31,7 @@ struct pen_checkpointer {
     struct pen_text why;
     struct pen_checkpoint_writer *writer; /* of the leader */
 
-    /* The one before it, on the leader. */
+    /* The step before that one, on the leader. */
     bool is_committing;
     pen_status last;
     struct pen_text last_why;
@@ -129,7 +129,7 @@ static pen_status write_now(struct pen_checkpointer *checkpointer,
                                &checkpointer->record, why);
 }
 
-/* Runs in the thread. */
+/* Writes the snapshot; runs in the thread. */
 static pen_status write_snapshot(void *context, struct pen_text *why)
 {
     struct pen_checkpointer *checkpointer = context;
@@ -391,7 +391,7 @@ static pen_status take_answer(struct pen_checkpointer *checkpointer,
     return status;
 }
 
-/* Runs in the thread of the leader. */
+/* Commits the step; runs in the thread of the leader. */
 static pen_status commit(void *context, struct pen_text *why)
 {
     struct pen_checkpointer *checkpointer = context;

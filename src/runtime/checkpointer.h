@@ -50,7 +50,7 @@ void pen_checkpointer_unload(struct pen_checkpointer *checkpointer);
 pen_status pen_checkpointer_reload(struct pen_checkpointer *checkpointer,
                                    struct pen_text *why);
 
-/* Bytes that it holds, and those that it takes and gives back. */
+/* Bytes that a checkpointer holds, and those that it takes and gives back. */
 size_t pen_checkpointer_bytes(const struct pen_checkpointer *checkpointer);
 size_t
 pen_checkpointer_passing_bytes(const struct pen_checkpointer *checkpointer);

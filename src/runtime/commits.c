@@ -69,7 +69,10 @@ static pen_status describe(struct pen_commits *commits, struct pen_text *why)
 
 /* ---- making ---- */
 
-/* Before the snapshot: what lies in the engine's memory goes as it lies. */
+/*
+ * Makes room for the list of pieces of the engine's memory, which are copied as
+ * they lie. Call it before the snapshot is made.
+ */
 static pen_status list_pieces(struct pen_commits *commits)
 {
     const struct pen__contents *contents = &commits->contents;
@@ -113,7 +116,10 @@ static pen_status make_buddies(struct pen_commits *commits,
     return pen_buddies_create(&options, &commits->buddies, why);
 }
 
-/* On all cores of the engine's threads, which may be bound to one each. */
+/*
+ * Makes the copier, which may use the cores of all of the engine's threads,
+ * though each of these may be bound to one.
+ */
 static pen_status make_copier(struct pen_commits *commits, struct pen_text *why)
 {
     cpu_set_t before;
@@ -231,7 +237,10 @@ static pen_status copy_from_device(struct pen_commits *commits,
     return status;
 }
 
-/* A holder that is gone is a matter of all ranks, where they have copies. */
+/*
+ * Reports the step to the holder. Where ranks have copies, all of them deal
+ * with a lost holder together.
+ */
 static pen_status tell(struct pen_commits *commits)
 {
     /* C1: with the second one of this rank all have their first. */
@@ -244,7 +253,10 @@ static pen_status tell(struct pen_commits *commits)
     return commits->buddies != NULL && commits->is_missed ? PEN_OK : status;
 }
 
-/* By the main thread, or by the copier's: it counts, where no copy has to. */
+/*
+ * Called by the main thread or the copier's. The step counts now, unless copies
+ * have to arrive first.
+ */
 static void end_step(void *context)
 {
     struct pen_commits *commits = context;
@@ -264,8 +276,9 @@ static void finish_copy(struct pen_commits *commits)
 }
 
 /*
- * Whether the next step leaves alone what was copied until it is voted on. A
- * copy for the next node sets out with a slot that is whole.
+ * Whether the copier may run during the next step: the step must not change the
+ * copied arrays before its vote. A copy for the next node needs a whole slot at
+ * once.
  */
 static bool overlaps(const struct pen_commits *commits)
 {

@@ -49,20 +49,20 @@ pen_status pen_commits_create(const struct pen_commits_options *options,
 /* NULL is fine. The holder keeps the memory. */
 void pen_commits_free(struct pen_commits *commits);
 
-/* Bytes that it has with copies, all of them shared with the holder. */
+/* Bytes of the memory and its copies, all of them shared with the holder. */
 size_t pen_commits_bytes(const struct pen_commits *commits);
 
 /*
  * All ranks, after a step and before the next one: begins to copy the state.
- * PEN_LOST where the holder is gone, or has gone on to another epoch; with
- * several nodes all ranks get it then, at the next step. A rank that is lost is
+ * PEN_LOST where the holder is gone, or serves another epoch; with several
+ * nodes all ranks get it then, at the next step. A rank that is lost is
  * PEN_LOST, too.
  */
 pen_status pen_commits_take(struct pen_commits *commits,
                             struct pen_text *why) PEN_MUST_CHECK;
 
 /*
- * Waits until the last one is copied. Returns the newest step that would
+ * Waits until the last step is copied. Returns the newest step that would
  * outlive this rank, or with several nodes any of them; 0: none of this launch.
  * By each rank before it votes on the next step: see C1 and C5.
  */

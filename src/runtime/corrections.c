@@ -60,7 +60,7 @@ static float *show(struct pen_mirror *mirror, const struct pen_network *network,
     return pen_mirror_show(mirror, &piece);
 }
 
-/* The mirror shows the value, which has been changed. */
+/* Writes back a value that was changed in the mirror. */
 static void put_value(struct pen_mirror *mirror)
 {
     struct pen_engine *engine = mirror->engine;
@@ -154,7 +154,7 @@ static void spike_step(const struct pen_correction_setup *setup,
     put_value(&mirrors[0]);
 }
 
-/* As a user wishes: full after K stale steps. */
+/* The rate with a user's discount: full after K stale steps. */
 static double discounted_rate(const struct pen_correction_setup *setup,
                               const struct pen_correction_moment *at)
 {
@@ -166,7 +166,7 @@ static double discounted_rate(const struct pen_correction_setup *setup,
     return at->learning_rate / pow(1.0 + setup->most_late, power);
 }
 
-/* Smaller where the delay is longer, until the run is well under way. */
+/* A rate that is smaller for longer delays, until the run is well under way. */
 static double annealed_rate(const struct pen_correction_setup *setup,
                             const struct pen_correction_moment *at)
 {

@@ -66,7 +66,7 @@ pen_correction_is_flushed(const struct pen_correction_setup *setup,
     return at->steps < setup->cures.stale_after;
 }
 
-/* Mirrors that the two below need, each for the largest parameter. */
+/* Mirrors that predicting and stepping need, each for the largest parameter. */
 enum { PEN_CORRECTION_MIRRORS = 3 };
 
 /* Moves the value of a parameter; `average` is that of AVERAGE, or NULL. */

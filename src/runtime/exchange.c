@@ -159,7 +159,7 @@ static pen_status make_sums(struct pen_exchange *exchange, uint32_t index,
     return status;
 }
 
-/* For every copy of the model with an end on this rank. */
+/* Ties the ends of every copy of the model that has one on this rank. */
 static pen_status make_tied(struct pen_exchange *exchange)
 {
     const struct pen_exchange_options *options = &exchange->options;
@@ -504,7 +504,10 @@ static void values_changed(struct pen_exchange *exchange, uint32_t index)
                 engine, pen_network_parameter(network, i)->parameter);
 }
 
-/* On the channels of values that are shared, and so after them. */
+/*
+ * Owners send values to the members that keep them, on the channels of
+ * pen_reduction_share(), and therefore after it.
+ */
 static pen_status spread_values(struct pen_exchange *exchange)
 {
     for (uint32_t i = 0; i < exchange->num_stages; i++) {

@@ -64,8 +64,8 @@ void pen_exchange_begin(struct pen_exchange *exchange, uint32_t steps);
 pen_status pen_exchange_finish(struct pen_exchange *exchange) PEN_MUST_CHECK;
 
 /*
- * The same for one stage, where steps overlap: waits until its gradients are
- * summed; and clears them for the next step.
+ * For one stage, where steps overlap: await() waits until its gradients are
+ * summed, clear() clears them for the next step.
  */
 pen_status pen_exchange_await(struct pen_exchange *exchange,
                               const struct pen_stage *stage) PEN_MUST_CHECK;
@@ -88,7 +88,7 @@ void pen_exchange_lend(struct pen_exchange *exchange,
 void pen_exchange_give_back(struct pen_exchange *exchange,
                             const struct pen_stage *stage);
 
-/* Before the optimizer steps the stage with them, and after it. */
+/* Before and after the optimizer steps the stage with lent gradients. */
 pen_status
 pen_exchange_before_step(struct pen_exchange *exchange,
                          const struct pen_stage *stage) PEN_MUST_CHECK;
@@ -99,7 +99,10 @@ pen_exchange_after_step(struct pen_exchange *exchange,
 /* After a pass of joint steps: waits until all messages have left. */
 pen_status pen_exchange_end(struct pen_exchange *exchange) PEN_MUST_CHECK;
 
-/* From here on waits with another executor, of the same stages. */
+/*
+ * From here on waits look after messages by another executor of the same
+ * stages.
+ */
 void pen_exchange_set_executor(struct pen_exchange *exchange,
                                struct pen_executor *executor);
 

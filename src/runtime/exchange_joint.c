@@ -2,7 +2,7 @@
 #include "base/bug.h"
 #include "runtime/exchange_internal.h"
 
-/* For those that this member trains. */
+/* Makes second gradients for the parameters that this member trains. */
 pen_status pen__exchange_add_seconds(struct pen_network *network)
 {
     struct pen_engine *engine = pen_network_engine(network);

@@ -71,8 +71,8 @@ pen_status pen_executor_wait(struct pen_executor *executor,
     return PEN_OK;
 }
 
-/* An op has all that it needs: from here on it is busy, but for what its layers
- * wait. */
+/* Notes that an op has all its inputs: from here on it is busy, except while
+ * its layers wait. */
 static void note_ready(struct pen_executor *executor, int64_t now_ns)
 {
     executor->ready_ns = now_ns;
@@ -89,7 +89,9 @@ struct want {
     void *out;
 };
 
-/* Messages carry slices: a number for each of them. */
+/*
+ * The number of a slice among all slices, which is how messages are numbered.
+ */
 static uint32_t unit_of(const struct pen_executor *executor,
                         const struct pen_op *op)
 {
@@ -306,7 +308,7 @@ static uint64_t first_sample(const struct pen_executor *executor,
            in_step;
 }
 
-/* The tokens of a chunk, out of whole sequences. */
+/* Copies the tokens of a chunk out of whole sequences. */
 static void copy_chunk(const struct pen_stage *stage,
                        const struct pen_batch *whole, size_t chunk,
                        size_t tokens, const struct pen_batch *to)
@@ -524,7 +526,10 @@ static void keep_loss(struct pen_executor *executor,
                  pen_shelf_at(&stage->stashes, stay->stash), &batch);
 }
 
-/* The input that a stage is computed again from; until the message goes. */
+/*
+ * Keeps the input that a stage will be computed again from, as the message's
+ * buffer is freed before that.
+ */
 static void keep_input(const struct pen_stage *stage,
                        const struct pen_stay *stay, const void *x)
 {
@@ -591,7 +596,7 @@ static pen_status forward(struct pen_executor *executor, uint32_t index,
     return PEN_OK;
 }
 
-/* The forward again, for its stash alone. */
+/* Computes the forward again, for its stash alone. */
 static pen_status recompute(struct pen_executor *executor, uint32_t index,
                             const struct pen_op *op)
 {
@@ -660,7 +665,10 @@ static void sleep_weight(struct pen_executor *executor,
         false);
 }
 
-/* The gradient of the input, and with a whole backward that of the weights. */
+/*
+ * Computes the gradient of the input, and in a whole backward that of the
+ * weights.
+ */
 static pen_status backward(struct pen_executor *executor, uint32_t index,
                            const struct pen_op *op)
 {

@@ -27,7 +27,7 @@ struct pen_executor;
 struct pen_executor_hooks {
     void *context;
     void (*poll)(void *context);
-    /* Whether that has anything to do that will not wait. */
+    /* Whether `poll` has work that must not wait. */
     bool (*is_busy)(void *context);
     /* Before a compute op: chooses the weights. Returns their version. */
     uint32_t (*use)(void *context, struct pen_stage *stage,
@@ -53,7 +53,10 @@ struct pen_executor_hooks {
     /* At the gate of a gated pass: whether its ops so far were in vain and
      * were taken back (pen_executor_rewind), so that it begins again. */
     pen_status (*validate)(void *context, bool *is_again, struct pen_text *why);
-    /* About to wait for a rank (PEN_NO_RANK: for all), and done with it. */
+    /*
+     * An op begins; the rank is about to wait for a rank (PEN_NO_RANK: for
+     * all); it resumes.
+     */
     void (*op)(void *context, uint64_t pass, uint32_t position);
     void (*wait)(void *context, uint32_t rank);
     void (*resume)(void *context);
@@ -120,14 +123,17 @@ struct pen_pass {
     double num_targets;   /* by which its losses are divided */
     double
         *losses; /* out: per micro-batch of the schedule, where the head is */
-    /* With the logits of an evaluation; may be NULL. */
+    /* Called with the logits of an evaluation; may be NULL. */
     void (*scored)(void *context, const struct pen_stage *stage,
                    const void *stash, const struct pen_batch *batch);
-    /* After the forward of a stage, with its stash and output; may be NULL. */
+    /*
+     * Called after the forward of a stage, with its stash and output; may be
+     * NULL.
+     */
     void (*computed)(void *context, const struct pen_stage *stage,
                      const void *stash, const void *y, double loss);
     void *context; /* of both */
-    /* With each of them once, as it is made; may be NULL. */
+    /* Called once with each output and gradient, as it is made; may be NULL. */
     void (*observed)(void *observer, const struct pen_observed *it);
     void *observer;
     bool takes_steps; /* STEP ops call the hook; else the caller runs and
@@ -152,7 +158,7 @@ pen_status pen_executor_finish(struct pen_executor *executor) PEN_MUST_CHECK;
 void pen_executor_open(struct pen_executor *executor);
 
 /*
- * Likewise, at the gate of all ranks: throws away what they did in the pass and
+ * In a gated pass, at the gate of all ranks: throws away the pass so far, and
  * waits until no message of it is under way.
  */
 pen_status pen_executor_rewind(struct pen_executor *executor) PEN_MUST_CHECK;

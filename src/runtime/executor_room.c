@@ -101,7 +101,10 @@ static pen_status remote_mailbox(struct pen_executor *executor,
     return *out != NULL ? PEN_OK : add_mailbox(executor, &options, out);
 }
 
-/* One for each boundary; the producing stage makes it, the other finds it. */
+/*
+ * The mailbox of a boundary between stages of this rank: the producing stage
+ * makes it, the other finds it.
+ */
 static pen_status local_mailbox(struct pen_executor *executor,
                                 const struct boundary *at,
                                 struct pen_mailbox **out)
@@ -166,7 +169,7 @@ static pen_status connect_stage(struct pen_executor *executor, uint32_t index)
     return status;
 }
 
-/* Messages in the order in which the row takes them. */
+/* Expects messages in the order in which the row takes them. */
 static pen_status expect_messages(struct pen_executor *executor)
 {
     pen_status status = PEN_OK;
@@ -210,7 +213,10 @@ static bool has_guests(const struct pen_executor *executor, uint32_t stage)
     return false;
 }
 
-/* One for each stage that the row has ops of, in the order of their numbers. */
+/*
+ * Makes a route for each stage that the row has ops of, in the order of their
+ * numbers.
+ */
 static pen_status make_routes(struct pen_executor *executor)
 {
     const struct pen_shape *shape = &executor->options.layout.shape;

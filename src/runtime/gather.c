@@ -250,7 +250,7 @@ static struct layer *layer_of(const struct pen_gather *gather, uint32_t layer)
     return &gather->layers[layer - gather->first_layer];
 }
 
-/* N2. */
+/* Gives up the place of a layer; see N2. */
 static void drop(struct layer *layer)
 {
     PEN_BUG_UNLESS(!layer->is_there || layer->num_missing == 0);
@@ -263,7 +263,7 @@ void pen_gather_forget(struct pen_gather *gather)
         drop(&gather->layers[i]);
 }
 
-/* N1: two that follow each other stay. */
+/* N1: two layers that follow each other stay. */
 void pen_gather_want(struct pen_gather *gather, uint32_t layer)
 {
     struct layer *wanted = layer_of(gather, layer);
@@ -332,7 +332,7 @@ static void show_piece(struct pen_gather *gather, struct lane *lane)
         pen_mirror_cover(&lane->mirror, &shown);
 }
 
-/* Never waits for the engine. */
+/* Sets out a piece once its mirror shows it; never waits for the engine. */
 static void set_out_when_shown(struct pen_gather *gather, struct lane *lane)
 {
     struct pen_group *group = gather->options.group;
@@ -414,7 +414,7 @@ static void set_out(struct pen_gather *gather, struct lane *lane,
     set_out_when_shown(gather, lane);
 }
 
-/* Pieces of this member as an owner, and those that it keeps of others. */
+/* Spreads pieces that this member owns, or keeps for another owner. */
 static void spread_pieces(struct pen_gather *gather)
 {
     while (gather->next < gather->num_pieces) {

@@ -41,7 +41,10 @@ void pen_gather_free(struct pen_gather *gather);
 /* The bytes of the memory that layers have in turns. */
 size_t pen_gather_bytes(const struct pen_gather *gather);
 
-/* Values have changed: no layer is here. Nothing is on its way to here. */
+/*
+ * Call this when values have changed: no layer is here any more. Nothing may be
+ * on its way to here.
+ */
 void pen_gather_forget(struct pen_gather *gather);
 
 /* Asks for a layer, unless it is here or on its way. */
@@ -51,14 +54,14 @@ void pen_gather_want(struct pen_gather *gather, uint32_t layer);
  * owns has set out; never waits. */
 bool pen_gather_has(const struct pen_gather *gather, uint32_t layer);
 
-/* Ahead of products with a layer that is here. */
+/* Call this ahead of products with a layer that is here. */
 void pen_gather_use(struct pen_gather *gather, uint32_t layer);
 
-/* From owners to those that keep a value, after a step: see the reduction's
- * pen_reduction_share(). */
+/* Sends values from their owners to the members that keep them, after a step;
+ * see pen_reduction_share(). */
 void pen_gather_spread(struct pen_gather *gather);
 
-/* Never waits. */
+/* Moves pieces on; never waits. */
 void pen_gather_poll(struct pen_gather *gather);
 
 /* True when nothing is on its way, from here or to here. */

@@ -44,7 +44,7 @@ void pen_gradients_free(struct pen_gradients *gradients);
 
 size_t pen_gradients_bytes(const struct pen_gradients *gradients);
 
-/* Before the first micro-batch of a step. */
+/* Call this before the first micro-batch of a step. */
 void pen_gradients_begin(struct pen_gradients *gradients);
 
 /* The next gradients are those of a lane. */

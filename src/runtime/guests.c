@@ -69,7 +69,7 @@ static const struct pen_op *nth(const struct pen_row *row,
     return op;
 }
 
-/* Bytes of a stash here for bytes of one there. */
+/* Exchanges the sizes of stashes with the partner. */
 static pen_status exchange_bytes(struct pen_guests *guests, uint64_t *bytes)
 {
     struct pen_request out = {0}, in = {0};

@@ -22,7 +22,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Rows of each member that choose the experts of one: equal shares. */
+/* Rows of one member that choose the experts of another: an equal share. */
 static size_t share_of(const struct pen_inner *inner,
                        const struct pen_inner_travel *travel, uint32_t member)
 {
@@ -91,7 +91,10 @@ static bool is_done(void *context)
     return pen_group_is_done(inner->group, inner->requests, inner->num_posted);
 }
 
-/* Each receive of a round has a place of its own; empty messages are none. */
+/*
+ * Posts the messages of a round. Each receive has a place of its own; empty
+ * messages are not sent.
+ */
 static void post(struct pen_inner *inner, uint32_t with, size_t sent,
                  size_t received)
 {
@@ -112,7 +115,7 @@ static void await(struct pen_inner *inner)
     inner->num_posted = inner->num_places = 0;
 }
 
-/* A message of one member to another. */
+/* Bytes of a message of one member to another. */
 static size_t bytes_of(const struct pen_inner *inner,
                        const struct pen_message_round *round, int message,
                        uint32_t from, uint32_t to)

@@ -67,7 +67,10 @@ void pen_inner_simulate(struct pen_inner *inner,
 const struct pen_inner_messages *pen_inner_part(const struct pen_inner *inner,
                                                 uint32_t part);
 
-/* Ends early where a member is lost, as the next one. */
+/*
+ * A sum of `bytes` bytes. It ends early where a member is lost, as
+ * pen_inner_round() does.
+ */
 void pen_inner_exchange(struct pen_inner *inner, size_t bytes);
 
 /* A round, by its number in a pass of the stage of this part. */

@@ -58,7 +58,10 @@ static void copy(struct cursor *at, float *vector, size_t count)
     at->offset += length;
 }
 
-/* Weights stay when others are cleared. Returns the bytes of all. */
+/*
+ * Copies or clears all vectors; clearing leaves the weights. Returns the bytes
+ * of all.
+ */
 static size_t copy_all(const struct pen__island_kept *kept, enum copying how,
                        char *bytes)
 {
@@ -119,7 +122,7 @@ void pen__island_clear(const struct pen__island_kept *kept)
     (void)copy_all(kept, CLEAR, NULL);
 }
 
-/* A whole file of this island's vectors; false: there is none. */
+/* Reads a whole file of this island's vectors; false: there is none. */
 static bool read_kept(const struct pen__island_kept *kept, uint64_t parity,
                       struct pen_text *file, struct pen__island_moment *at)
 {

@@ -93,7 +93,7 @@ pen_status pen__island_gather_status(struct pen__island_ranks *ranks,
 
 /* ---- vectors ---- */
 
-/* Out of the vector of a member into that of all. */
+/* Copies a piece out of the vector of a member into that of all. */
 static void put(const struct pen__island_ranks *ranks, uint32_t member,
                 const float *part, float *whole)
 {

@@ -28,7 +28,7 @@ size_t pen__island_ranks_bytes(const struct pen__island_ranks *ranks);
 
 bool pen__island_is_first(const struct pen__island_ranks *ranks);
 
-/* `whole` is of rank 0. */
+/* Gathers the vectors of all ranks in `whole` on rank 0, and scatters it. */
 void pen__island_gather(struct pen__island_ranks *ranks, const float *vector,
                         float *whole);
 void pen__island_scatter(struct pen__island_ranks *ranks, float *whole,

@@ -166,7 +166,7 @@ static pen_status make_rounds(struct pen_sync *sync)
     return sync->whole == NULL || sync->given == NULL ? PEN_NOMEM : PEN_OK;
 }
 
-/* Each weight of rank 0's vector says its fragment. */
+/* Shares the fragments of tensors, as numbers in place of their weights. */
 static void share_fragments(struct pen_sync *sync)
 {
     const struct pen_islands_model model = model_of(sync);
@@ -270,14 +270,14 @@ static void warn_of_loss(const struct pen_sync *sync, uint64_t first)
                 first, sync->island->folder);
 }
 
-/* The rounds that this island was in are all that there were. */
+/* Whether this island was in all rounds so far. */
 static bool is_in_all(const struct pen_sync *sync, uint64_t first)
 {
     return (first + delay_of(sync)) / sync->setting->interval ==
            sync->turn.round - 1;
 }
 
-/* Where what was given was too late, and waits for the next round. */
+/* Whether the last contribution was too late and waits for the next round. */
 static bool folds(struct pen_sync *sync, const struct pen_island_turn *before)
 {
     struct pen__island_moment at;
@@ -352,7 +352,7 @@ static bool has_moment(const struct pen_sync *sync, int which, uint64_t round)
            pen_islands_shares_moment(sync->facts.choice, which, round);
 }
 
-/* From the new theta, where the steps of a round end. */
+/* Sets the weights by the new theta, where the steps of a round end. */
 static void set_weights(struct pen_sync *sync)
 {
     uint64_t committed = sync->turn.round - 1;
@@ -370,7 +370,7 @@ static void set_weights(struct pen_sync *sync)
     }
 }
 
-/* I3. `steps` are done here. */
+/* Takes the next turn on all ranks (I3), after `steps` steps. */
 static void take_turn(struct pen_sync *sync, uint64_t steps, pen_status status)
 {
     struct pen_island_turn before = sync->turn;
@@ -424,7 +424,7 @@ static void gather(struct pen_sync *sync, const struct pen_sync_step *at)
     }
 }
 
-/* I2 */
+/* Offers a contribution after all ranks have kept their state (I2). */
 static pen_status give(struct pen_sync *sync, const struct pen_sync_step *at)
 {
     const struct pen_island_ring *ring = sync->island->ring;
@@ -444,8 +444,8 @@ static pen_status give(struct pen_sync *sync, const struct pen_sync_step *at)
     return status;
 }
 
-/* With a delay there are steps between the two, and after a restart the turn
- * may be there before. */
+/* Offers at the end of a round, and takes the next turn. With a delay there are
+ * steps between the two, and after a restart the turn may be there before. */
 static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
 {
     const struct pen_sync_step ahead = {at->step + delay_of(sync), 0};

@@ -63,8 +63,9 @@ struct pen_island_ring {
     /* Whether there is another turn than the one that was offered last. Never
      * waits. */
     bool (*has_turn)(void *context);
-    /* It, and of the state that it begins with what pen_islands_shared() says.
-     * Fails when this island takes no part any more. */
+    /* Takes that turn, and the part of its first state that
+     * pen_islands_shared() describes. Fails when this island takes no part any
+     * more. */
     pen_status (*take)(void *context, struct pen_island_turn *out, float *state,
                        struct pen_text *why);
 };

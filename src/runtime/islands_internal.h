@@ -25,10 +25,10 @@ struct pen__island_facts {
 pen_status pen__island_create(const struct pen__island_facts *facts,
                               struct pen_sync **out);
 
-/* The same on all ranks. */
+/* The status and the turn of the island, the same on all ranks. */
 pen_status pen__island_status(const struct pen_sync *sync) PEN_MUST_CHECK;
 const struct pen_island_turn *pen__island_turn(const struct pen_sync *sync);
-/* Steps after which it is where its turn wants it. */
+/* Steps after which the island is where its turn wants it. */
 uint64_t pen__island_position(const struct pen_sync *sync);
 
 /*
@@ -57,15 +57,15 @@ struct pen__island_moment {
 pen_status pen__island_keep(const struct pen__island_kept *kept,
                             const struct pen__island_moment *at,
                             struct pen_text *why);
-/* All but the weights is 0, as at first. */
+/* Sets everything but the weights to 0, as at the start. */
 void pen__island_clear(const struct pen__island_kept *kept);
 /*
  * Restores the state kept for these steps. False: there is none, and nothing
  * changed.
  */
 bool pen__island_recall(const struct pen__island_kept *kept, uint64_t steps);
-/* The last of those that were given from `first` on for a round before `round`;
- * false: there is none. */
+/* The last contribution that was given from `first` on for a round before
+ * `round`; false: there is none. */
 bool pen__island_recall_late(const struct pen__island_kept *kept,
                              uint64_t first, uint64_t round,
                              struct pen__island_moment *out);

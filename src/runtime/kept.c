@@ -12,7 +12,7 @@ enum { MOST_TRIES = 8 };
 
 /* ---- choosing, on rank 0 ---- */
 
-/* Whether each rank is there, on some node. */
+/* Whether the shard of each rank is there, on some node. */
 static bool is_whole(const struct pen__kept_list *list,
                      const struct pen__kept_proposal *wanted)
 {
@@ -36,7 +36,7 @@ static bool is_among(const struct pen__kept_proposal *list, int count,
     return false;
 }
 
-/* The newest that was not refused yet. */
+/* The newest proposal that was not refused yet. */
 static struct pen__kept_proposal
 choose(const struct pen__kept_list *list, uint64_t from,
        const struct pen__kept_proposal *refused, int num_refused)
@@ -69,7 +69,10 @@ static void name_damaged(const struct pen__kept_proposal *proposal,
             proposal->step, rank, proposal->epoch);
 }
 
-/* Shard `number` of the proposal; its own part of them a rank verifies. */
+/*
+ * Opens shard `number` of the proposal; each rank verifies a part of the
+ * shards.
+ */
 static bool open_shard(struct pen_kept *kept, struct pen_holder_client *client,
                        const struct pen__kept_proposal *proposal,
                        uint32_t number, bool is_verified,
@@ -142,7 +145,10 @@ void pen_kept_release(struct pen_kept *kept)
     *kept = (struct pen_kept){.shards = NULL};
 }
 
-/* *num_failed: ranks that could not open it. */
+/*
+ * Tries a proposal on all ranks; *num_failed is the number of those that
+ * failed.
+ */
 static pen_status try_proposal(struct pen_kept *kept,
                                const struct pen_kept_options *options,
                                const struct pen__kept_list *list,

@@ -196,7 +196,7 @@ static pen_status get(const struct pen_kept_options *options, uint32_t from,
 
 /* ---- all of them ---- */
 
-/* A byte for each node and shard: whether it is there. */
+/* Shares a table with a byte for each node and shard: whether it is there. */
 static pen_status share_table(const struct pen_kept_options *options,
                               const struct pen__kept_list *list,
                               const struct pen__kept_proposal *proposal,

@@ -189,7 +189,7 @@ static void send(struct pen_mailbox *mailbox, struct slot *slot)
                            message_bytes(options), &slot->request);
 }
 
-/* Receives that may be posted, of the pass. */
+/* Receives of the pass that may be posted now. */
 static uint32_t most_posted(const struct pen_mailbox *mailbox)
 {
     return mailbox->is_open ? mailbox->num_expected
@@ -309,7 +309,7 @@ void pen_mailbox_fill(struct pen_mailbox *mailbox, struct pen_label label)
     slot->state = FILLED;
 }
 
-/* NULL where there is none. */
+/* The slot of a message; NULL where there is none. */
 static struct slot *find_slot(const struct pen_mailbox *mailbox,
                               enum slot_state state, uint32_t stage,
                               uint32_t microbatch)
@@ -338,7 +338,7 @@ bool pen_mailbox_send(struct pen_mailbox *mailbox, uint32_t stage,
     return true;
 }
 
-/* The values of a message; its buffer is free for the next one. */
+/* Decodes the values of a message; its buffer is free for the next one. */
 static const void *read_coded(struct pen_mailbox *mailbox, struct slot *slot)
 {
     PEN_BUG_UNLESS(!mailbox->is_read);

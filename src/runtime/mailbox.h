@@ -77,7 +77,7 @@ void pen_mailbox_open(struct pen_mailbox *mailbox);
  */
 bool pen_mailbox_rewind(struct pen_mailbox *mailbox);
 
-/* Tests what is under way, posts what can be. */
+/* Tests messages under way, and posts receives that can be posted. */
 void pen_mailbox_poll(struct pen_mailbox *mailbox);
 
 /* True when no send is under way. */
@@ -91,7 +91,7 @@ void *pen_mailbox_claim(struct pen_mailbox *mailbox);
  */
 void pen_mailbox_fill(struct pen_mailbox *mailbox, struct pen_label label);
 
-/* Sends what was filled; false while its window is full. */
+/* Sends a filled message; false while the window of the channel is full. */
 bool pen_mailbox_send(struct pen_mailbox *mailbox, uint32_t stage,
                       uint32_t microbatch);
 
@@ -102,7 +102,7 @@ bool pen_mailbox_send(struct pen_mailbox *mailbox, uint32_t stage,
 const void *pen_mailbox_take(struct pen_mailbox *mailbox, uint32_t stage,
                              uint32_t microbatch, struct pen_label *label);
 
-/* Whether a take would find it. */
+/* Whether pen_mailbox_take() would find the message. */
 bool pen_mailbox_has(const struct pen_mailbox *mailbox, uint32_t stage,
                      uint32_t microbatch);
 

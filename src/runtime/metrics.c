@@ -92,7 +92,7 @@ void pen_metrics_print(const struct pen_metrics *metrics, struct pen_text *page)
 
 /* ---- access ---- */
 
-/* With or without a port. */
+/* Whether a host, with or without a port, is this machine. */
 static bool is_own_host(const char *host)
 {
     static const char *const names[] = {"127.0.0.1", "localhost"};

@@ -79,7 +79,7 @@ struct pen_metrics {
 void pen_metrics_set(struct pen_metrics *metrics, enum pen_metric metric,
                      double value);
 
-/* The duration of a step, also among those of all. */
+/* Sets the duration of the last step, and counts it among those of all. */
 void pen_metrics_add_step(struct pen_metrics *metrics, double sec);
 
 /*

@@ -1,7 +1,7 @@
 /*
  * HTTP by libmicrohttpd, which reads and writes whenever the thread here lets
- * it. It knows only how long a connection may be silent; that one byte per
- * second does not keep a connection is seen to here.
+ * it. The library limits only how long a connection may be silent; this file
+ * ends one that sends a byte per second to stay open.
  */
 #include "runtime/metrics_server.h"
 
@@ -160,7 +160,7 @@ static void end_overdue(struct pen_metrics_server *server)
 
 /* ---- the thread ---- */
 
-/* How long nothing may happen until something must; -1: for ever. */
+/* Milliseconds until the thread has something to do; -1: for ever. */
 static int wait_ms(struct pen_metrics_server *server)
 {
     MHD_UNSIGNED_LONG_LONG theirs;
@@ -196,7 +196,7 @@ static void *serve(void *context)
     return NULL;
 }
 
-/* Signals are for the main thread. */
+/* Starts the thread with signals blocked: they are for the main thread. */
 static int start_thread(struct pen_metrics_server *server)
 {
     sigset_t all;
@@ -221,7 +221,7 @@ static void say_why(int error, uint16_t port, struct pen_text *why)
             strerror(error), advice);
 }
 
-/* This machine alone reaches it. Returns the socket, or -1. */
+/* A socket that only this machine can reach, or -1. */
 static int listen_on(uint16_t *port, struct pen_text *why)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,

@@ -28,8 +28,8 @@ void pen_metrics_server_free(struct pen_metrics_server *server);
 uint16_t pen_metrics_server_port(const struct pen_metrics_server *server);
 
 /*
- * From here on this is what is shown. Never waits: should a reader be copying
- * the older figures right now, they are shown until the next call.
+ * Shows these figures from here on. Never waits: should a reader be copying the
+ * older figures right now, they are shown until the next call.
  */
 void pen_metrics_server_publish(struct pen_metrics_server *server,
                                 const struct pen_metrics *metrics);

@@ -30,7 +30,7 @@ static void tensor_of(const struct pen_network *network,
     pen_any_model_tensor(&model, slice->tensor, out);
 }
 
-/* Tensors that share a parameter are alike. */
+/* Whether Muon steps a parameter; tensors that share one are alike. */
 static bool is_muon(const struct pen_optimizer *optimizer,
                     const struct pen_network *network, size_t parameter)
 {
@@ -42,7 +42,7 @@ static bool is_muon(const struct pen_optimizer *optimizer,
     return tensor.is_block_matrix;
 }
 
-/* Rows of the parameter that a tensor is. */
+/* Rows of a parameter that one of its tensors has. */
 static struct pen_muon rows_of(const struct pen_network_parameter *it,
                                const struct pen_tensor_slice *slice)
 {
@@ -137,7 +137,10 @@ static float *part_of(struct pen_engine *engine,
                                             .count = pen_network_count(it)});
 }
 
-/* Up where an expert took fewer tokens than the mean, down where more. */
+/*
+ * Moves offsets up where an expert took fewer tokens than the mean, and down
+ * where it took more.
+ */
 static void step_offset(const struct pen_optimizer *optimizer,
                         struct pen_engine *engine,
                         const struct pen_network_parameter *it)

@@ -4,8 +4,8 @@
 #include "network/network.h"
 
 /*
- * One step of an optimizer. The moments live in the parameters; what is here
- * are the numbers.
+ * One step of an optimizer. The moments live in the parameters; this file has
+ * the settings.
  */
 
 enum pen_step_rule {
@@ -52,7 +52,7 @@ int pen_optimizer_moments_of(const struct pen_optimizer *optimizer,
                              const struct pen_network *network,
                              size_t parameter);
 
-/* For each parameter that is stepped, when its moments were added. */
+/* Call this for each parameter that is stepped, once its moments were added. */
 pen_status pen_optimizer_prepare(const struct pen_optimizer *optimizer,
                                  struct pen_network *network, size_t parameter,
                                  struct pen_text *why);

@@ -23,7 +23,7 @@ struct pen_pretrained {
 pen_status pen_pretrained_open(struct pen_pretrained *pretrained,
                                const char *source, struct pen_text *why);
 
-/* Once they are loaded: their pages are no longer needed. */
+/* Call this once the weights are loaded: their pages are no longer needed. */
 void pen_pretrained_close_weights(struct pen_pretrained *pretrained);
 
 void pen_pretrained_release(struct pen_pretrained *pretrained);

@@ -380,7 +380,7 @@ static pen_status make_pieces(struct pen_reduction *reduction)
 
 /* ---- making ---- */
 
-/* Sums in whatever order; owners need theirs whole. */
+/* Whether sums may have any order; owners need theirs whole. */
 static bool is_fast(const struct pen_reduction *reduction)
 {
     const struct pen_reduction_options *options = &reduction->options;
@@ -546,7 +546,7 @@ static bool has_changed(const struct pen_reduction *reduction,
                 : reduction->is_sharing || !reduction->options.is_sharded);
 }
 
-/* Never waits for the engine. */
+/* Sets out a piece once its mirror shows it; never waits for the engine. */
 static void set_out_when_shown(struct pen_reduction *reduction,
                                struct lane *lane)
 {

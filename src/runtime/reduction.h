@@ -22,7 +22,7 @@
  *
  * Pieces of a token table may travel without the rows that are zero
  * (group/sparse_rows.h), to the owner and back, whichever form is shorter. The
- * owner fills in the zeros and sums as ever: the bits are the same.
+ * owner fills in the zeros and sums as ever: the sums are bit-identical.
  */
 struct pen_reduction;
 
@@ -71,7 +71,7 @@ size_t pen_reduction_bytes(const struct pen_reduction *reduction);
 bool pen_reduction_owns(const struct pen_reduction *reduction,
                         size_t parameter);
 
-/* The member that does; sharded. */
+/* The member that steps a parameter, where the optimizer is sharded. */
 uint32_t pen_reduction_owner(const struct pen_reduction *reduction,
                              size_t parameter);
 
@@ -85,7 +85,7 @@ bool pen_reduction_leaves(const struct pen_reduction *reduction,
 bool pen_reduction_keeps(const struct pen_reduction *reduction,
                          size_t parameter);
 
-/* Before the gradients of a step. */
+/* Call this before the gradients of a step. */
 void pen_reduction_begin(struct pen_reduction *reduction);
 
 /*
@@ -94,16 +94,16 @@ void pen_reduction_begin(struct pen_reduction *reduction);
  */
 void pen_reduction_layer(struct pen_reduction *reduction, uint32_t layer);
 
-/* All are, but for a matrix that is tied elsewhere. */
+/* All gradients are final, except those of a matrix that is tied elsewhere. */
 void pen_reduction_start(struct pen_reduction *reduction);
 
-/* That one, too. */
+/* The gradients of a matrix that is tied elsewhere are final, too. */
 void pen_reduction_start_tied(struct pen_reduction *reduction);
 
-/* Instead of gradients: the values, from their owners to all. */
+/* Sends values in place of gradients, from their owners to all. */
 void pen_reduction_share(struct pen_reduction *reduction);
 
-/* Never waits. */
+/* Moves pieces on; never waits. */
 void pen_reduction_poll(struct pen_reduction *reduction);
 
 /*

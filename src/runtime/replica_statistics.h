@@ -29,9 +29,10 @@ size_t
 pen_replica_statistics_bytes(const struct pen_replica_statistics *statistics);
 
 /*
- * By all, while the network has the weights of the one model: it gets the
- * statistics of it; and its own again. All replicas measure the same number of
- * batches; where that is 0 the mean of the own statistics is shown.
+ * By all replicas, while the network has the weights of the one model: show()
+ * gives it that model's statistics, hide() its own again. All replicas measure
+ * the same number of batches; where that is 0 the mean of the own statistics is
+ * shown.
  */
 pen_status
 pen_replica_statistics_show(struct pen_replica_statistics *statistics,
@@ -40,8 +41,8 @@ pen_replica_statistics_show(struct pen_replica_statistics *statistics,
 void pen_replica_statistics_hide(struct pen_replica_statistics *statistics);
 
 /*
- * Between the two: the own numbers of the tensor that the network has there;
- * NULL when they are no mean, as numbers of batches.
+ * Between show() and hide(): the own numbers of the tensor that the network has
+ * there; NULL when they are not means, as numbers of batches.
  */
 const float *
 pen_replica_statistics_own(const struct pen_replica_statistics *statistics,

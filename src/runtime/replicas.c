@@ -184,7 +184,7 @@ static pen_status lay_out(struct pen_replicas *replicas)
     return status;
 }
 
-/* Products read copies of the weights. */
+/* Reports changed weights to the engine, whose products read copies of them. */
 static void tell_change(struct pen_replicas *replicas)
 {
     struct pen_engine *engine = replicas->trainer->engine;
@@ -509,7 +509,10 @@ pen_status pen__replicas_before_step(struct pen_replicas *replicas,
     return pen_group_status(replicas->setting.peers);
 }
 
-/* Clipping is the optimizer's; a method with a step of its own has it done. */
+/*
+ * Clips gradients for a method with a step of its own; elsewhere the optimizer
+ * does it.
+ */
 static void clip(struct pen_replicas *replicas, double norm)
 {
     double scale =

@@ -41,7 +41,7 @@ pen_status pen_trainer_join(struct pen_trainer *trainer,
                             const struct pen_replicas_options *options,
                             struct pen_text *why);
 
-/* NULL before that. Borrowed. */
+/* NULL before pen_trainer_join(). Borrowed. */
 struct pen_replicas *pen_trainer_replicas(const struct pen_trainer *trainer);
 
 uint32_t pen_replicas_count(const struct pen_replicas *replicas);
@@ -94,13 +94,15 @@ pen_status pen_replicas_restored(struct pen_replicas *replicas,
                                  uint64_t steps) PEN_MUST_CHECK;
 
 /*
- * Between two steps, by all ranks: the weights are those of the one model; and
- * back to the own ones.
+ * Between two steps, by all ranks: show() replaces the weights by those of the
+ * one model, hide() brings the own ones back.
  */
 pen_status pen_replicas_show(struct pen_replicas *replicas) PEN_MUST_CHECK;
 pen_status pen_replicas_hide(struct pen_replicas *replicas) PEN_MUST_CHECK;
 
-/* The own weights between the two: a vector of all places in their order. */
+/*
+ * The own weights between show() and hide(): a vector of all places in order.
+ */
 const float *pen_replicas_hidden(const struct pen_replicas *replicas);
 
 /* Likewise of a tensor of the model that is not trained. */

@@ -461,7 +461,7 @@ static pen_status find(const struct entry *entry,
     return PEN_OK;
 }
 
-/* From the room, which has all of the parameter. */
+/* Writes a parameter out of the room, which has all of it. */
 static void write_parameter(const struct list *list, const struct entry *entry,
                             const float *room)
 {

@@ -5,7 +5,7 @@
 
 /*
  * Values and moments of the parameters that a rank steps, as they were before
- * its last step: what undoes that one. An inverse update would have other bits.
+ * its last step, to undo it. An inverse update would not be bit-identical.
  */
 struct pen_saved_state;
 

@@ -105,7 +105,7 @@ struct pen_shared_stay *pen_stage_shared(const struct pen_stage *stage,
 /* Bytes of its room. */
 size_t pen_stage_bytes(const struct pen_stage *stage);
 
-/* Where an input lies. */
+/* Where an input of the stage lies. */
 struct pen_batch pen_stage_batch(const struct pen_stage *stage, uint32_t input);
 
 #endif

@@ -216,7 +216,7 @@ static struct pen_tag tag_of(const struct pen_tied *tied, uint32_t what)
 
 enum { WORDS, ROWS, VALUE };
 
-/* The engine may be reading what came before. */
+/* Posts the receives of a step, once the engine has read those before. */
 static void post_receives(struct pen_tied *tied)
 {
     pen_engine_await(engine_of(tied));

@@ -108,7 +108,7 @@ static pen_status make_engine(struct pen_trainer *trainer, struct pen_text *why)
 
 /* ---- stages ---- */
 
-/* To the tokens of a pass. */
+/* Cuts the shape of a sample to that of a pass. */
 static void cut_sample(struct pen_stage *stage)
 {
     uint32_t cuts = stage->num_slices * stage->num_parts;

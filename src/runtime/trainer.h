@@ -137,7 +137,7 @@ struct pen_trainer_options {
 bool pen_trainer_drops_gradients(const struct pen_trainer_options *options,
                                  uint32_t num_copies);
 
-/* The same of values, which owners send ahead of each layer (ZeRO-3). */
+/* The same for values, which owners send ahead of each layer (ZeRO-3). */
 bool pen_trainer_drops_values(const struct pen_trainer_options *options,
                               uint32_t num_copies);
 
@@ -302,7 +302,7 @@ struct pen_evaluation {
     double accuracy; /* share of images with the right label; NaN for text */
 };
 
-/* Over samples 0 to count - 1; parameters and statistics do not change. */
+/* Evaluates samples 0 to count - 1; parameters and statistics do not change. */
 pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
                                 struct pen_batches *batches, uint64_t count,
                                 struct pen_evaluation *out,
@@ -311,7 +311,7 @@ pen_status pen_trainer_evaluate(struct pen_trainer *trainer,
 /* Floating point operations of a step, recomputation not counted. */
 double pen_trainer_step_flops(const struct pen_trainer *trainer);
 
-/* Where the bytes go. */
+/* Memory by use, in bytes. */
 struct pen_trainer_memory {
     size_t program;     /* code, libraries and what they keep */
     size_t parameters;  /* with gradients, moments and the engine's scratch */
@@ -341,10 +341,13 @@ void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
 size_t pen_memory_peak(void);
 size_t pen_memory_resident(void);
 
-/* The latter, after what was freed has gone back to the system. */
+/* The resident bytes after freed memory has gone back to the system. */
 size_t pen_memory_settled(void);
 
-/* Whether the kernel forgot the peak so far: the next is of what comes. */
+/*
+ * Whether the kernel forgot the peak so far: the next one is that of memory
+ * used from now on.
+ */
 bool pen_memory_forget_peak(void);
 
 #endif

@@ -92,9 +92,9 @@ static void add_stage(const struct pen_stage *stage,
 }
 
 /*
- * All that stays is resident already, but for what islands bring: what of it is
- * not accounted for is the program with its libraries. A step packs operands
- * while there is no tensor of a checkpoint, and the other way round.
+ * All memory that stays is resident already, except that of islands; the part
+ * that has no other use is the program with its libraries. Packed operands of a
+ * step and a tensor of a checkpoint are not in memory at the same time.
  */
 void pen_trainer_predict_memory(const struct pen_trainer *trainer, size_t kept,
                                 size_t passing, struct pen_trainer_memory *out)

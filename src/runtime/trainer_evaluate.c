@@ -191,7 +191,10 @@ uint64_t pen__trainer_fill_groups(const struct pen_trainer *trainer,
     return (count + each - 1) / each * each;
 }
 
-/* Losses of all micro-batches, each known to one rank, and what is right. */
+/*
+ * Sums the losses of all micro-batches, each known to one rank, and counts
+ * right guesses.
+ */
 static pen_status run_all(struct pen_trainer *trainer,
                           struct pen_batches *batches, uint64_t count,
                           struct score *score, double *totals,

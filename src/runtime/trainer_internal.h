@@ -148,7 +148,7 @@ pen__trainer_find_conflict(const struct pen_trainer_options *options,
 
 /* trainer_step.c */
 
-/* Until a sum over the transport is there, whether the rank is idle or not. */
+/* Waits until a sum over the transport is there, on idle ranks, too. */
 pen_status pen__trainer_await_sum(struct pen_trainer *trainer,
                                   struct pen_executor *executor) PEN_MUST_CHECK;
 
@@ -164,7 +164,7 @@ size_t pen__trainer_num_squares(const struct pen_trainer *trainer);
 double *pen__trainer_square(const struct pen_trainer *trainer,
                             const struct pen_network_parameter *parameter);
 
-/* Puts that of a gradient there: 0 of tokens that are counted in one. */
+/* Puts the square of a gradient there; 0 for a gradient that counts tokens. */
 void pen__trainer_put_square(const struct pen_trainer *trainer,
                              const struct pen_network_parameter *parameter);
 
@@ -247,15 +247,17 @@ pen_status pen__trainer_check_evaluation(struct pen_trainer *trainer,
                                          struct pen_batches *batches,
                                          uint64_t count, struct pen_text *why);
 
-/* trainer_evaluate.c: the executor of forwards alone, if it is not there. */
+/*
+ * trainer_evaluate.c: makes the executor of forwards alone, if it is not there.
+ */
 pen_status pen__trainer_make_evaluator(struct pen_trainer *trainer,
                                        struct pen_text *why);
 pen_status pen__trainer_run_evaluator(struct pen_trainer *trainer,
                                       struct pen_pass *pass,
                                       struct pen_text *why) PEN_MUST_CHECK;
 
-/* Micro-batches, and more that only keep ranks in step which compute experts
- * for each other or send each other weights. */
+/* The number of micro-batches, with those that only keep ranks in step that
+ * compute experts for each other or send each other weights. */
 uint64_t pen__trainer_fill_groups(const struct pen_trainer *trainer,
                                   uint64_t count);
 
@@ -277,12 +279,12 @@ pen_status pen__trainer_pass_async(struct pen_trainer *trainer,
                                    struct pen_step *out, uint32_t *count,
                                    struct pen_text *why);
 
-/* The versions of all stages, and totals. */
+/* Makes the versions of all stages, and totals. */
 pen_status pen__trainer_make_async(struct pen_trainer *trainer,
                                    struct pen_text *why);
 void pen__trainer_free_async(struct pen_trainer *trainer);
 
-/* Adds them to the hooks of the executor. */
+/* Adds the hooks of steps that overlap to those of the executor. */
 void pen__trainer_hook_async(struct pen_executor_hooks *hooks);
 
 /* In place of the sum and the step of a stage that only sleeps. */

@@ -132,7 +132,9 @@ static uint32_t num_slices(const struct pen_trainer_options *options)
     return options->schedule == NULL ? 1 : options->schedule->shape.num_slices;
 }
 
-/* Other micro-batches are summed in another order, and so are their slices. */
+/*
+ * Refuses other micro-batches or slices: their sums would have another order.
+ */
 static pen_status check_batch(const struct pen_trainer_options *from,
                               const struct pen_trainer_options *to,
                               struct pen_text *why)
@@ -285,7 +287,9 @@ static size_t bytes_of(const struct move *move, uint32_t tensor)
     return about.num_elements * sizeof(float);
 }
 
-/* A copy of a part for every stage of another rank that needs it. */
+/*
+ * Copies of a part to send: one for every stage of another rank that needs it.
+ */
 static uint32_t num_copies(const struct move *move, uint32_t tensor,
                            uint32_t part, uint32_t rank)
 {
@@ -324,7 +328,7 @@ static void send(struct move *move, uint32_t tensor, uint32_t part,
     }
 }
 
-/* All at once: receivers take them in their own order. */
+/* Posts all sends at once: receivers take them in their own order. */
 static void send_all(struct move *move)
 {
     for (uint32_t t = 0; t < move->num_tensors; t++)

@@ -91,7 +91,10 @@ static uint32_t share_finds(struct search *search)
     return best;
 }
 
-/* As the job counts ranks, where this transport is one replica of several. */
+/*
+ * The number of a rank in the job, where this transport is one replica of
+ * several.
+ */
 static uint32_t job_rank(const struct search *search, uint32_t rank)
 {
     const struct pen_replicas *replicas = search->trainer->replicas;
@@ -310,7 +313,10 @@ static void name_output(const struct search *search, uint32_t rank,
             name[0] == '\0' ? "" : ")", job_rank(search, rank));
 }
 
-/* True when it has told a cause, which may be that it could not look. */
+/*
+ * Looks for the cause in activations. True when the reason is complete, even if
+ * it is that looking failed.
+ */
 static bool explain_activations(struct search *search,
                                 struct pen_batches *batches, uint64_t first,
                                 uint64_t count, struct pen_text *why)
@@ -336,7 +342,10 @@ static bool explain_activations(struct search *search,
 
 /* ---- gradients ---- */
 
-/* The last in the order of the model: the backward pass meets it first. */
+/*
+ * The last tensor in the order of the model whose gradient is not finite: the
+ * backward pass meets it first.
+ */
 static uint32_t last_nonfinite(const struct pen_trainer *trainer)
 {
     uint32_t numbers = pen_tensor_numbers(trainer->options.model,
@@ -407,7 +416,7 @@ void pen__trainer_watch_outputs(struct pen_trainer *trainer,
     pass->context = trainer;
 }
 
-/* All ranks whose gradient of the tensor is not finite. */
+/* Names all ranks whose gradient of the tensor is not finite. */
 static void name_gradients(struct search *search, struct pen_text *out)
 {
     uint32_t tensor = last_nonfinite(search->trainer);
@@ -486,7 +495,7 @@ static bool explain_step(struct search *search, const struct pen_step *step,
            !pen_transport_has_lost(trainer->options.transport);
 }
 
-/* The policy of a step whose reason is known; `reason` becomes whole. */
+/* Applies the policy to a step whose reason is known; completes `reason`. */
 static pen_status judge(struct pen_trainer *trainer, struct pen_step *step,
                         bool can_go_on, struct pen_text *reason)
 {

@@ -390,7 +390,7 @@ static void tell_layer(const struct pen_trainer *trainer, uint64_t step,
     sink->take(sink->context, &record);
 }
 
-/* It is a double, and one number. */
+/* Records the loss, which is one double. */
 static void tell_loss(const struct pen_trainer *trainer,
                       const struct pen_step *step)
 {

@@ -73,7 +73,7 @@ static double *further_of(const struct pen_trainer *trainer)
     return losses_of(trainer) + trainer->layout.num_logical;
 }
 
-/* Running ones, of images; else NULL. */
+/* The running statistics of an image model, or NULL. */
 static void *statistics_of(struct pen_trainer *trainer, size_t *bytes)
 {
     if (trainer->exchange == NULL)
@@ -402,7 +402,7 @@ static pen_status sum_up(struct pen_trainer *trainer,
     return status;
 }
 
-/* The next step up to its loss and norm; nothing is updated. */
+/* Computes the next step up to its loss and norm; nothing is updated. */
 static pen_status compute_step(struct pen_trainer *trainer,
                                struct pen_batches *batches,
                                struct pen_step *step, struct step_times *times,
@@ -437,7 +437,10 @@ static pen_status compute_step(struct pen_trainer *trainer,
     return PEN_OK;
 }
 
-/* A method that sends gradients has sent those that are not finite. */
+/*
+ * Whether a step can be computed again. A method that sends gradients has
+ * already sent those that are not finite.
+ */
 static bool can_repeat(const struct pen_trainer *trainer)
 {
     return trainer->options.sleeps == NULL &&
@@ -509,7 +512,7 @@ static pen_status end_step(struct pen_trainer *trainer,
                : pen__replicas_vote(trainer->replicas, step);
 }
 
-/* With a sum over all ranks before the update. */
+/* Takes a step with a sum over all ranks before the update. */
 static pen_status take_step(struct pen_trainer *trainer,
                             struct pen_batches *batches, struct pen_step *out,
                             struct pen_text *why)

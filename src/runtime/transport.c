@@ -321,7 +321,7 @@ static void forget(struct simulated *it, const struct pen_request *request)
     it->has_moved = true;
 }
 
-/* False when nothing is to be posted any more. */
+/* Begins a request. False when nothing may be posted any more. */
 static bool begin(struct pen_transport *transport, uint32_t peer,
                   struct pen_request *request)
 {
@@ -590,7 +590,10 @@ static _Noreturn void leave_damaged(struct pen_transport *transport,
     pen_transport_abort(transport, PEN_EXIT_DAMAGED);
 }
 
-/* True when the check is there, too, and right. */
+/*
+ * True once the checksum of a message has come and is right; a wrong one ends
+ * the job.
+ */
 static bool test_check(struct pen_transport *transport,
                        struct pen_request *request)
 {
@@ -675,7 +678,10 @@ void pen_transport_send_phantom(struct pen_transport *transport, uint32_t to,
               tag_of(tag), transport->all, handle_of(request));
 }
 
-/* The rest is cut off: that is an error to MPI, and time to the simulator. */
+/*
+ * Receives the first `held` bytes of a message. MPI calls the rest an error;
+ * the simulator counts its time.
+ */
 void pen_transport_receive_phantom(struct pen_transport *transport,
                                    uint32_t from, struct pen_tag tag,
                                    void *bytes, size_t held, size_t length,
@@ -724,7 +730,7 @@ void pen_transport_sum(struct pen_transport *transport, double *values,
 
 /* ---- some of the ranks ---- */
 
-/* Costs time and memory for these ranks only, not for all. */
+/* Makes a communicator at the cost of these ranks only, not of all. */
 static pen_status make_comm(const struct pen_transport *transport,
                             const uint32_t *ranks, uint32_t count,
                             struct pen_tag tag, MPI_Comm *out)
@@ -775,7 +781,7 @@ pen_status pen_transport_open_part(struct pen_transport *whole, uint32_t first,
 
 /* ---- memory that others write ---- */
 
-/* Bytes on their way, for MPI reads them until the request is done. */
+/* A copy of bytes on their way: MPI reads them until the request is done. */
 struct put {
     MPI_Request request;
     void *bytes;
@@ -850,7 +856,7 @@ void *pen_window_bytes(struct pen_window *window)
     return window->bytes;
 }
 
-/* One that is done with its bytes, or a new one. */
+/* A put that is done with its bytes, or a new one. */
 static struct put *free_put(struct pen_window *window)
 {
     for (size_t i = 0; i < window->num_puts; i++) {
@@ -1005,7 +1011,7 @@ pen_status pen_transport_meet(struct pen_transport *transport)
 
 static const struct pen_tag clock_tag = {PEN_TAG_STATE, 2};
 
-/* Without a pause, which takes longer than the message. */
+/* Waits without a pause, which would take longer than the message. */
 static pen_status await_clock(struct pen_transport *transport,
                               struct pen_request *request)
 {

@@ -101,8 +101,8 @@ struct pen_tag {
 };
 
 /*
- * Something under way; zeroed at first, and again when it is done. It may not
- * move in between.
+ * A message or a sum under way; zero at first, and again when it is done. The
+ * struct must not move in memory in between.
  */
 struct pen_request {
     _Alignas(8) unsigned char handle[8];
@@ -134,7 +134,7 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
                         struct pen_tag tag, const void *bytes, size_t length,
                         struct pen_request *request);
 
-/* Bytes that this rank has sent so with tags of a kind; parts count, too. */
+/* Bytes that this rank has sent with tags of a kind; parts count, too. */
 uint64_t pen_transport_sent(const struct pen_transport *transport,
                             enum pen_tag_kind kind);
 
@@ -186,14 +186,15 @@ void *pen_window_bytes(struct pen_window *window);
 void pen_window_put(struct pen_window *window, uint32_t to, size_t first,
                     const void *bytes, size_t length);
 
-/* PEN_OK when it is done, or was not under way; PEN_BUSY; PEN_LOST. */
+/* PEN_OK when a request is done, or was not under way; PEN_BUSY; PEN_LOST. */
 pen_status pen_transport_test(struct pen_transport *transport,
                               struct pen_request *request) PEN_MUST_CHECK;
 
 /*
- * Between two looks at what is waited for, for `waited_ns` so far: lets others
- * compute. A message is soon there or it takes long, so this is short at first.
- * Under a simulated MPI it lasts until something under way is done.
+ * Lets others compute between two looks at a condition, after a wait of
+ * `waited_ns` so far. A message is soon there or it takes long, so this is
+ * short at first. Under a simulated MPI it lasts until something under way is
+ * done.
  */
 void pen_transport_pause(struct pen_transport *transport, int64_t waited_ns);
 
@@ -208,8 +209,8 @@ bool pen_transport_nap(struct pen_transport *transport, int64_t end_ns,
                        bool is_watchful);
 
 /*
- * For what is not part of a step, with ranks that do the same: these wait.
- * `bytes` of rank 0 come to all others. PEN_OK or PEN_LOST.
+ * Calls that wait, for use outside of steps. share() sends `bytes` of rank 0 to
+ * all others; all ranks call share() and meet() together. PEN_OK or PEN_LOST.
  */
 pen_status pen_transport_wait(struct pen_transport *transport,
                               struct pen_request *request) PEN_MUST_CHECK;

@@ -45,7 +45,7 @@ pen_transport_group_axis(const struct pen_transport_group_options *options,
 void pen_transport_group_set_executor(struct pen_group *group,
                                       struct pen_executor *executor);
 
-/* No window of it is open. NULL is fine. */
+/* No window of the group may be open. NULL is fine. */
 void pen_transport_group_free(struct pen_group *group);
 
 #endif

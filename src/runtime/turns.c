@@ -56,7 +56,7 @@ static size_t most_bytes(const struct pen_turns *turns)
     return most;
 }
 
-/* Even layers from the one end, odd ones from the other. */
+/* Places even layers from one end of the memory, odd ones from the other. */
 static pen_status place(const struct pen_turns *turns, struct pen_text *why)
 {
     struct pen_engine *engine = pen_network_engine(turns->network);

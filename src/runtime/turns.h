@@ -28,7 +28,7 @@ pen_status pen_turns_create(struct pen_network *network,
 /* Whether a parameter takes turns. */
 bool pen_turns_has(const struct pen_turns *turns, size_t parameter);
 
-/* Nothing writes the part any more. */
+/* Nothing may write the part any more. */
 void pen_turns_free(struct pen_turns *turns);
 
 size_t pen_turns_bytes(const struct pen_turns *turns);

@@ -128,7 +128,7 @@ static void visit(struct pen_verifier *verifier, uint32_t stage,
     }
 }
 
-/* One check of all: a tensor that differs alone changes it. */
+/* Joins all checks in one: a tensor that differs alone changes it. */
 static void join(void *context, const struct pen_network_parameter *it,
                  size_t kind, uint32_t check)
 {

@@ -229,7 +229,7 @@ static size_t count_of(const struct pen_versions *versions, size_t parameter)
         pen_network_parameter(versions->options.network, parameter));
 }
 
-/* For what a correction reads and moves. */
+/* Makes mirrors of the arrays that a correction reads and moves. */
 static pen_status make_mirrors(struct pen_versions *versions)
 {
     struct pen_network *network = versions->options.network;
@@ -379,7 +379,7 @@ static int find(const struct pen_versions *versions, uint32_t version)
     return NO_COPY;
 }
 
-/* For ops that are yet to come. */
+/* Keeps the newest version for ops that are yet to come. */
 static void keep_newest(struct pen_versions *versions)
 {
     uint32_t now = 1;
@@ -404,8 +404,8 @@ static struct pen_correction_moment now(const struct pen_versions *versions)
         .steps = steps};
 }
 
-/* A step has one prediction of ADAM and of AHEAD; others hold as long as the
- * value does. */
+/* Whether a prediction serves. One of ADAM or AHEAD does for its whole step,
+ * others while value and distance are the same. */
 static bool is_predicted(const struct pen_versions *versions,
                          const struct prediction *have,
                          const struct prediction *wanted)
@@ -419,7 +419,7 @@ static bool is_predicted(const struct pen_versions *versions,
            have->distance == wanted->distance;
 }
 
-/* The prediction, or the place for it. */
+/* The index of a prediction, or of the place for it. */
 static uint32_t find_prediction(const struct pen_versions *versions,
                                 const struct prediction *wanted, bool *is_there)
 {
@@ -465,7 +465,10 @@ static void predict(struct pen_versions *versions, uint32_t step,
     versions->predictions[place] = wanted;
 }
 
-/* Before moments change: what the next step will read, if no op has yet. */
+/*
+ * Makes, before moments change, the prediction that the next step will read, if
+ * no op has yet.
+ */
 static void predict_ahead(struct pen_versions *versions)
 {
     uint32_t step = versions->newest + 1;
@@ -547,7 +550,10 @@ void pen_versions_unuse(struct pen_versions *versions)
         versions->held[find(versions, version)] = NO_VERSION;
 }
 
-/* The value before the step is in the copy of the prediction, until then. */
+/*
+ * Averages the changes of a step: the value before it is still in the copy of
+ * the prediction.
+ */
 static void average_changes(struct pen_versions *versions)
 {
     struct pen_engine *engine = pen_network_engine(versions->options.network);
