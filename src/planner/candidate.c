@@ -104,7 +104,7 @@ static pen_status predict(const struct pen_setting *setting,
     return pen_predict_bound(setting, plan, out, why);
 }
 
-/* Replaces plan and prediction if the new cut is better off. */
+/* Replaces plan and prediction by those of a new cut if it is better. */
 static void cut_again(const struct pen_setting *setting,
                       const struct pen_candidate *candidate, bool is_timed,
                       struct pen_plan **plan, struct pen_prediction *prediction)
@@ -132,7 +132,10 @@ static void cut_again(const struct pen_setting *setting,
     pen_prediction_release(&again);
 }
 
-/* Ranks hold up to twice the activations that a bound guesses: ZB-H2 does. */
+/*
+ * Whether a candidate fits even if ranks hold twice the activations that its
+ * bound guesses, as with ZB-H2.
+ */
 static bool fits_surely(const struct pen_setting *setting,
                         const struct pen_plan *plan,
                         const struct pen_prediction *bound)

@@ -139,7 +139,7 @@ static uint64_t ranks_of_replica(const struct pen_candidate *candidate)
            degrees[PEN_DEGREE_PP];
 }
 
-/* The most replicas that are less than before. */
+/* Takes the next smaller number of replicas. */
 static bool step_down(const struct pen__bases *bases, struct pen__base *base)
 {
     uint32_t before = base->candidate.degrees[PEN_DEGREE_DP];
@@ -183,7 +183,9 @@ static void list_replicas(struct space *space, const struct choice *choice)
             space->replicas.items[space->replicas.count++] = all->items[i];
 }
 
-/* As many as there are devices for; fewer ones are made from it later. */
+/*
+ * As many replicas as there are devices for; fewer ones are made from it later.
+ */
 static bool choose_replicas(struct space *space, const struct choice *choice)
 {
     struct pen__bases *bases = space->out;
@@ -370,7 +372,7 @@ static bool choose_micro_batch(struct space *space, struct choice *choice)
     return true;
 }
 
-/* Rules that do not need what is not chosen yet. */
+/* Checks the rules that need only what is chosen so far. */
 static bool is_possible(const struct space *space, const struct choice *choice)
 {
     struct pen_candidate candidate = choice->candidate;

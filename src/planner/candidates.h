@@ -43,8 +43,8 @@ struct pen__bases {
 };
 
 /*
- * Sorted by their keys. False when memory runs out. Release the items with
- * free().
+ * Lists all bases, sorted by their keys. False when memory runs out. Release
+ * the items with free().
  */
 bool pen__bases_list(const struct pen_setting *setting,
                      const struct pen_candidate_filter *filter,
@@ -53,7 +53,7 @@ bool pen__bases_list(const struct pen_setting *setting,
 /* The same with the next smaller number of replicas; false: there is none. */
 bool pen__base_next(const struct pen__bases *bases, struct pen__base *base);
 
-/* Sets the key anew. */
+/* Sets the key of a base anew. */
 void pen__base_set_key(const struct pen__bases *bases, struct pen__base *base);
 
 /*
@@ -76,10 +76,10 @@ bool pen__base_expand(const struct pen_setting *setting,
                       struct pen__candidate_list *out);
 
 /*
- * Whether its blocks have room, however they are cut: a rank that holds k
- * micro-batches has room for no more than a share of them. `held` is that of
- * its schedule, `bytes` what a device offers; *least is set to what it would
- * have to offer.
+ * Whether the blocks of a candidate have room, however they are cut: a rank
+ * that holds k micro-batches has room for no more than a share of them. `held`
+ * is the share that its schedule holds, `bytes` what a device offers; *least is
+ * set to the bytes that it would have to offer.
  */
 bool pen__candidate_has_room(const struct pen_setting *setting,
                              const struct pen__base *base,

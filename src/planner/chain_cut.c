@@ -16,8 +16,8 @@
 #include <stdlib.h>
 
 /*
- * How near to the least bound. Long chains in many parts would take their time:
- * they are cut between pieces of several layers.
+ * How near the search comes to the least bound. Long chains in many parts would
+ * take long: they are cut between pieces of several layers.
  */
 #define NEAR 1e-9
 #define NEAR_IF_LARGE 1e-3
@@ -94,7 +94,7 @@ static bool can_keep(const struct work *work, double bound, uint32_t *starts)
     return starts[0] == 0;
 }
 
-/* Seconds of the whole chain, for how slow the device of a part is. */
+/* The slowness of a part's device: its seconds for the whole chain. */
 static double slowness(const struct pen__chain_cut *chain, uint32_t part)
 {
     double all = row_of(chain, part)[chain->num_layers];

@@ -96,7 +96,7 @@ static void recompute_as(const struct pen_candidate *best,
     candidate->recipe.modules = best->recipe.modules;
 }
 
-/* The choices of the found plan, taken into the row before. */
+/* Takes these choices of the found plan into the row before. */
 static bool apply(const struct work *work, const struct pen_change *before,
                   unsigned choices, struct pen_change *out)
 {

@@ -32,7 +32,7 @@ find_outer(const struct pen_cluster *cluster, const struct pen_device_set *set)
     return pen_cluster_level(cluster, set->count * set->stride);
 }
 
-/* Members in a node share its network cards; of a set that is outside one. */
+/* Members of a set that are in one node and share its network cards. */
 static double count_together(const struct pen_cluster *cluster,
                              const struct pen_device_set *set)
 {

@@ -42,7 +42,10 @@ double pen_collective_bandwidth(const struct pen_cluster *cluster,
                                 const struct pen_device *device,
                                 const struct pen_device_set *set);
 
-/* Between two devices `distance` apart that may lie in different blocks. */
+/*
+ * Latency and bandwidth between two devices `distance` apart, which may lie in
+ * different blocks.
+ */
 double pen_message_latency(const struct pen_cluster *cluster,
                            const struct pen_device *device, uint64_t distance);
 double pen_message_bandwidth(const struct pen_cluster *cluster,

@@ -34,7 +34,7 @@ struct pen_compute {
 };
 
 /*
- * Whether there is an answer: the profile was measured for this model and these
+ * Whether the profile has an answer: it was measured for this model and these
  * micro-batches, with this mode of recomputation. The functions below expect a
  * compute that passes for every mode they meet.
  */
@@ -88,7 +88,7 @@ double pen_compute_tensor_sec(const struct pen_compute *compute,
 double pen_compute_context_sec(const struct pen_compute *compute,
                                const struct pen_layer_range *stage);
 
-/* Likewise those between ranks with different experts. */
+/* Likewise for messages between ranks with different experts. */
 double pen_compute_expert_sec(const struct pen_compute *compute,
                               const struct pen_layer_range *stage);
 
@@ -104,7 +104,7 @@ struct pen_context_messages {
                          them: 1.5 C (C - 1) chunks in all */
 };
 
-/* In one pass of a stage and micro-batch. */
+/* The messages in one pass of a stage and micro-batch. */
 struct pen_context_messages
 pen_compute_context_messages(const struct pen_compute *compute,
                              const struct pen_layer_range *stage,
@@ -125,7 +125,7 @@ void pen_compute_layer_messages(const struct pen_compute *compute,
                                 const struct pen_layer_range *stage,
                                 uint32_t layer, struct pen_layer_messages *out);
 
-/* Whether any B is in it; a schedule with I and W alone splits them all. */
+/* Whether a schedule has any B; one with I and W alone splits all backwards. */
 bool pen_compute_has_whole_backward(const struct pen_schedule *schedule);
 
 /* Bytes that one micro-batch leaves in a stage between forward and backward. */

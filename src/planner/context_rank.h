@@ -22,7 +22,7 @@ uint32_t pen_context_rank_tokens(const struct pen_compute *compute);
 /* Bytes of keys and values of one chunk; the rank has two of the 2C. */
 uint64_t pen_context_rank_chunk_bytes(const struct pen_compute *compute);
 
-/* In one pass of a layer and micro-batch. */
+/* The messages in one pass of a layer and micro-batch. */
 struct pen_context_messages pen_context_rank_messages(
     const struct pen_compute *compute, enum pen_layer_kind kind,
     enum pen_recompute recompute, enum pen_layer_pass pass);

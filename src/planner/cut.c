@@ -10,7 +10,10 @@
 
 #include <stdlib.h>
 
-/* Up to here pen_partition() is quick, which makes the evener stages. */
+/*
+ * Up to this number of layers pen_partition() is quick; it makes the more even
+ * stages.
+ */
 #define FEW_LAYERS 256u
 
 struct work {
@@ -225,7 +228,7 @@ static void fill_limits(struct work *work,
     }
 }
 
-/* By pen_partition(), which takes a cost per layer. */
+/* Cuts with pen_partition(), which takes a cost per layer. */
 static pen_status cut_evenly(struct work *work, bool is_limited,
                              struct pen_text *why)
 {
@@ -280,7 +283,7 @@ static void store_stage(struct pen_plan *plan, uint32_t stage, uint32_t count)
     plan->stages[stage].count = count;
 }
 
-/* With the recomputation that each stage of the plan has. */
+/* Cuts with the recomputation that each stage of the plan has. */
 static pen_status run(const struct pen_setting *setting, struct pen_plan *plan,
                       const struct pen_prediction *predicted,
                       struct pen_text *why)

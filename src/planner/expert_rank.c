@@ -121,9 +121,9 @@ static void add_round(struct pen_pass_messages *to, enum pen_message_way way,
 }
 
 /*
- * Counts, then rows with their gates, then results; and back gradients of
- * results, of gates and of rows. Counts, rows and gates come again where they
- * are computed again.
+ * The rounds are counts, then rows with their gates, then results; on the way
+ * back gradients of results, of gates and of rows. Counts, rows and gates come
+ * again where they are computed again.
  */
 void pen_expert_rank_sends(const struct pen_compute *compute, uint32_t layer,
                            enum pen_recompute recompute,

@@ -42,7 +42,10 @@ static void predict_neighbour(const struct work *work,
     const struct pen_candidate *candidate = &neighbour->candidate;
     neighbour->is_allowed = pen_target_check(work->setting, candidate,
                                              &neighbour->reason) == PEN_OK;
-    /* A schedule of others is predicted all the same: what would it save? */
+    /*
+     * A schedule of another runtime is predicted, too, to show what it would
+     * save.
+     */
     bool is_foreign =
         !pen_target_has_schedule(work->setting->target, candidate->generator);
     struct pen_text *reason = neighbour->is_allowed ? &neighbour->reason : NULL;
@@ -188,7 +191,7 @@ static void try_schedules(struct work *work)
 
 /* ---- what limits ---- */
 
-/* Devices that talk to each other in what the seconds go into. */
+/* Devices that exchange the messages of this spending; 1: it has none. */
 static uint64_t devices_in(const struct pen_candidate *candidate,
                            enum pen_spending spending)
 {
@@ -219,7 +222,10 @@ static uint64_t devices_in(const struct pen_candidate *candidate,
     return 1;
 }
 
-/* Forward and backward are one: computing. */
+/*
+ * Finds what limits the step. Forward and backward count together, as
+ * computing.
+ */
 static void find_limit(struct work *work)
 {
     const double *spent = work->found->prediction.spent;

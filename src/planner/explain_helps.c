@@ -60,7 +60,10 @@ static void close_change(struct changed *changed)
     free(changed->cluster.levels);
 }
 
-/* The plan itself after the change; 0 when it cannot be any more. */
+/*
+ * Seconds of the plan itself after the change; 0 when it is not possible any
+ * more.
+ */
 static double keep_plan(const struct work *work, const struct changed *changed)
 {
     struct pen_plan plan = *work->found->plan;

@@ -37,7 +37,10 @@ static double first_failure(const struct pen__goodput_run *runs, uint32_t count)
     return first;
 }
 
-/* When those have arrived that a round waits for; 0: it waits for none. */
+/*
+ * The time when all islands have arrived that a round waits for; 0: it waits
+ * for none.
+ */
 static double last_awaited(const struct pen_goodput_job *job,
                            const struct pen__goodput_run *runs,
                            const double *late_since, double close_sec)

@@ -69,15 +69,18 @@ uint64_t pen_goodput_search_interval(const struct pen_goodput_job *job,
 
 /* ---- closed forms: a single job without holders, spares at hand ---- */
 
-/* Daly's: exponential failures, also during saves and recoveries. */
+/*
+ * Goodput by Daly's closed form: exponential failures, also during saves and
+ * recoveries.
+ */
 double pen_goodput_exact(const struct pen_goodput_job *job);
 
 /* Seconds of work between two saves. */
 double pen_interval_young(double mtbf_sec, double save_sec);
-/* For most availability (arXiv 2410.18124). */
+/* The same for most availability (arXiv 2410.18124). */
 double pen_interval_available(double mtbf_sec, double save_sec,
                               double recovery_sec);
-/* Where pen_goodput_exact() is largest. */
+/* The same with the largest pen_goodput_exact(). */
 double pen_interval_exact(double mtbf_sec, double save_sec);
 
 #endif

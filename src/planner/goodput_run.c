@@ -67,7 +67,7 @@ static void take_back(struct pen__spares *spares, double wall_sec)
     }
 }
 
-/* When there is a node in place of one that is lost now. */
+/* The time when a node replaces one that is lost now. */
 static double exchange(struct pen__spares *spares, double wall_sec,
                        double repair_sec)
 {
@@ -91,8 +91,8 @@ static bool happens(struct pen__goodput_run *run, double share)
     return share > 0 && pen_random_unit(&run->random) < share;
 }
 
-/* A failure, and others that come while the job recovers; none while it waits
- * for a node. */
+/* Takes a failure, and others that come while the job recovers; none comes
+ * while it waits for a node. */
 static void recover(struct pen__goodput_run *run)
 {
     const struct pen_goodput_job *job = run->job;

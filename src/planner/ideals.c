@@ -50,7 +50,10 @@ static pen_status refuse_memory(const struct search *search)
     return PEN_NOMEM;
 }
 
-/* The array with room for more; the old one and a mark without memory. */
+/*
+ * Gives an array room for more; without memory returns the old one and sets a
+ * mark.
+ */
 static void *enlarge(void *array, size_t bytes, bool *has_failed)
 {
     void *larger = realloc(array, bytes);
@@ -139,7 +142,7 @@ static void append(struct search *search, uint32_t base, uint32_t node,
     insert_slot(search, made);
 }
 
-/* The number of base with the node, which may be new. */
+/* Finds the number of base with the node, which may be new. */
 static pen_status find(struct search *search, uint32_t base, uint32_t node,
                        uint32_t *out)
 {

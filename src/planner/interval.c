@@ -46,7 +46,7 @@ static const struct row {
 /* The spread where no published run was compared. */
 static const struct spread unknown = {-0.36, 0.36};
 
-/* With a profile of the machine. */
+/* The spread with a profile of the machine. */
 static const struct spread measured = {-0.05, 0.05};
 
 /* A network of an unknown type may do work that is not counted. */

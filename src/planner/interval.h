@@ -4,10 +4,10 @@
 #include "planner/predict.h"
 
 /*
- * Between which seconds 9 of 10 such steps lie. Calibrated with rows that may
- * be fitted, by constants that were fitted without the group of each row
- * (bench/fit_constants --leave-out); docs/accuracy.md says how it came out on
- * the others.
+ * The interval in which 9 of 10 steps of a prediction lie. It was calibrated
+ * with rows that may be fitted, by constants that were fitted without the group
+ * of each row (bench/fit_constants --leave-out); docs/accuracy.md has the
+ * result on the other rows.
  */
 
 /* Sets low_sec, high_sec and step_error of a prediction whose step_sec is

@@ -260,7 +260,10 @@ static void time_block(const struct pen__layer *layer,
     out->weight_sec = weight_sec * slow;
 }
 
-/* Batches come, losses go; half of it with the first layer, half at the end. */
+/*
+ * Seconds of a batch that comes and of losses that go: half with the first
+ * layer, half at the end.
+ */
 static double once_time(const struct pen__layer *layer)
 {
     return layer->device->constants[PEN_CONSTANT_MICROBATCH_SEC] / 2;

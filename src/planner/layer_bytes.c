@@ -3,7 +3,10 @@
 
 #include <math.h>
 
-/* In steps, a norm keeps its input and its result in 32 bits, and a cast. */
+/*
+ * A norm that is not fused keeps its input and its result in 32 bits, and a
+ * cast.
+ */
 #define UNFUSED_NORM_BYTES 7.0
 
 static bool keeps_narrow(const struct pen__layer *layer)
@@ -108,7 +111,7 @@ static double sum_stash(const struct stash *stash)
            stash->expert_function;
 }
 
-/* Leaves what is computed again, or waits on the host, away. */
+/* Drops the bytes of modules that are computed again, or wait on the host. */
 static void drop_modules(const struct pen__layer *layer, unsigned modules,
                          struct stash *stash)
 {
@@ -159,7 +162,7 @@ static double stash_of_products(const struct pen__layer *layer)
 /* Gradients of the pairs before and after the softmax, one in 32 bits. */
 #define PAIR_WORK_BYTES 16.0
 
-/* For the gradients of the weights; what is computed again is not held. */
+/* Bytes held for the gradients of the weights, without those computed again. */
 static double hold_of_block(const struct pen__layer *layer,
                             enum pen_recompute recompute, double stash_bytes)
 {

@@ -51,7 +51,7 @@ static double copied_time(const struct pen__layer *layer, double bytes)
         bytes * layer->setting->model->experts_per_token);
 }
 
-/* To all ranks, whose experts take what is theirs. */
+/* All tokens go to all ranks, whose experts take their own. */
 static double gathered_time(const struct pen__layer *layer, double bytes)
 {
     struct pen_device_set set = expert_set(layer);

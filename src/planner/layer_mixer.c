@@ -20,7 +20,10 @@ static void open_attention(const struct pen_model *model,
     layer->has_own_mixer = has_more || model->num_streams > 0;
 }
 
-/* As if keys were those of the state: then what is kept is right. */
+/*
+ * Sets keys as if they were those of the state, so that the kept bytes are
+ * right.
+ */
 static void open_recurrence(const struct pen_model *model,
                             struct pen__layer *layer)
 {

@@ -245,7 +245,10 @@ void pen__layer_list_attention(const struct pen__layer *layer, bool is_backward,
                             dropout > 0 ? 2 : 1);
 }
 
-/* In steps, each reads and writes as much as all of them fused. */
+/*
+ * Each step of a norm that is not fused reads and writes as much as a fused
+ * norm.
+ */
 #define UNFUSED_NORM_ARRAYS 6.0
 
 /* Bytes that a norm reads and writes for each element of a row. */
@@ -320,7 +323,10 @@ static void add_sorting(const struct pen__layer *layer,
         arrays);
 }
 
-/* Added to what both products of an expert give, and their gradients' sums. */
+/*
+ * Adds biases to the results of both products of an expert, and sums their
+ * gradients.
+ */
 static void add_biases(const struct pen__layer *layer, bool is_backward,
                        struct pen_operation_list *list)
 {

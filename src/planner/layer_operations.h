@@ -50,7 +50,7 @@ double pen__layer_up_width(const struct pen__layer *layer, double inner);
 void pen__layer_list_attention(const struct pen__layer *layer, bool is_backward,
                                struct pen_operation_list *list);
 
-/* The passes of a block. */
+/* The operations in the passes of a block. */
 void pen__layer_list_forward(const struct pen__layer *layer,
                              struct pen_operation_list *list);
 void pen__layer_list_input(const struct pen__layer *layer,
@@ -58,7 +58,7 @@ void pen__layer_list_input(const struct pen__layer *layer,
 void pen__layer_list_weight(const struct pen__layer *layer,
                             struct pen_operation_list *list);
 
-/* The forward of one of its modules. */
+/* The operations in the forward of one of its modules. */
 void pen__layer_list_module(const struct pen__layer *layer,
                             enum pen_module module,
                             struct pen_operation_list *list);

@@ -195,7 +195,7 @@ static void walk_up(struct solver *solver, uint32_t from)
     }
 }
 
-/* Forgets what the devices that are left could not bring to an end. */
+/* Drops states that the remaining devices could not complete. */
 static bool keep_hopeful(struct solver *solver, uint32_t ideal)
 {
     struct cell *cells = cells_of(solver, ideal);
@@ -373,7 +373,7 @@ static void sum_units(struct solver *solver)
     }
 }
 
-/* Even loads, and the largest unit where it is cheapest. */
+/* The larger of even loads and of the largest unit where it is cheapest. */
 static double lower_bound(const struct solver *solver)
 {
     double room = solver->graph->num_devices;

@@ -60,7 +60,7 @@ uint32_t pen__measured_batches(const struct pen_plan *plan,
            SETTLED;
 }
 
-/* As trainings do that clip, which is the default where that can be. */
+/* Joins the steps, as trainings do that clip, the default where possible. */
 static pen_status join_steps(struct pen_schedule **schedule,
                              struct pen_text *why)
 {

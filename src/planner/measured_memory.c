@@ -118,7 +118,9 @@ static uint64_t untied(const struct holder *holder, uint32_t layer)
     return all > tied ? all - tied : 0;
 }
 
-/* Two layers that follow each other: a member may own nothing of them. */
+/*
+ * Counts two layers that follow each other: a member may own nothing of them.
+ */
 static void add_turns(struct holder *holder,
                       const struct pen_layer_range *range)
 {
@@ -289,7 +291,7 @@ static uint64_t lane_bytes(uint32_t num_members, uint64_t largest)
            pen_needs_piece(num_members, largest) * sizeof(float);
 }
 
-/* Over the ranks with the same experts, where there are others. */
+/* Whether experts are summed over other ranks that have the same ones. */
 static bool has_expert_sums(const struct holder *holder,
                             const struct pen_layer_range *range)
 {

@@ -395,7 +395,7 @@ static pen_status solve(struct solver *solver)
     return status;
 }
 
-/* Backwards: what a layer depends on is known before it. */
+/* Chooses backwards: what a layer depends on is known before it. */
 static void choose(struct solver *solver, struct pen_pase_split *out)
 {
     for (uint32_t i = solver->count; i-- > 0;) {

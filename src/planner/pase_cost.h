@@ -3,7 +3,7 @@
 
 #include "planner/pase.h"
 
-/* Computing and sums of a node; what it reads of itself is in. */
+/* Seconds of a node's computing and sums, with what it reads of itself. */
 double pen__pase_inner_sec(const struct pen_split_graph *graph, uint32_t node,
                            const struct pen_pase_split *split);
 

@@ -121,7 +121,7 @@ static double mode_sec(const struct solver *solver, uint32_t node,
     return mode->compute_sec / d + bytes / profile->bytes_per_sec;
 }
 
-/* False when a node has no mode of this degree. */
+/* Lists the choices; false when a node has no mode of this degree. */
 static bool fill_choices(struct solver *solver, const struct spread *spread)
 {
     uint32_t count = 0;
@@ -301,7 +301,7 @@ static double least_work(const struct solver *solver, uint32_t number)
     return least;
 }
 
-/* Forgets what the devices that are left could not bring to an end. */
+/* Drops states that the remaining devices could not complete. */
 static bool keep_hopeful(struct solver *solver, uint32_t ideal)
 {
     const uint64_t *set = pen_ideal_set(solver->ideals, ideal);
@@ -412,7 +412,7 @@ static void trace(struct solver *solver, struct pen_piper_plan *plan)
 
 /* ---- all of it ---- */
 
-/* Every device busy with the cheapest modes. */
+/* A bound: every device is always busy, with the cheapest modes. */
 static double lower_bound(const struct solver *solver)
 {
     double sum = 0;
@@ -567,7 +567,10 @@ static bool has_degree(const struct solver *solver, uint32_t degree)
     return false;
 }
 
-/* Also collects the degrees that occur and that the devices can have. */
+/*
+ * Counts modes, and collects the degrees that occur and that the devices can
+ * have.
+ */
 static size_t count_modes(struct solver *solver)
 {
     const struct pen_piper_profile *profile = solver->profile;

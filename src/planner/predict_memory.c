@@ -109,10 +109,13 @@ static double guess_in_flight(const struct pen__work *work, uint32_t rank)
 /* Segments that grow where they are leave no holes close to the brim. */
 #define TIGHT_MARGIN 0.05
 
-/* No pipeline of FSDP was compared that was not in sight of the constants. */
+/*
+ * MEMORY_ERROR for pipelines of FSDP: none was compared but those that the
+ * constants were fitted to.
+ */
 #define UNPROVED_MEMORY_ERROR 0.3
 
-/* The same with a profile. */
+/* MEMORY_ERROR with a profile of the machine. */
 #define MEASURED_MEMORY_ERROR 0.02
 
 /*

@@ -27,7 +27,10 @@ bool pen__has_two_copies(const struct pen__work *work)
            work->generator->placement == PEN_PLACEMENT_BIDIRECTIONAL_V;
 }
 
-/* One matrix of embedding and head, and the head on a rank without it. */
+/*
+ * Whether embedding and head share a matrix, and the head is on a rank without
+ * the embedding.
+ */
 static bool has_second_holder(const struct pen__work *work)
 {
     return work->setting->model->has_tied_embeddings &&
@@ -42,7 +45,7 @@ static uint64_t count_tied(const struct pen_model *model)
            (model->embedding_dim > 0 ? model->embedding_dim : model->hidden);
 }
 
-/* Blocks differ in kind. */
+/* Variants of a layer: blocks differ in kind. */
 enum { VARIANTS = PEN_MAX_BLOCK_KINDS };
 
 static uint32_t variant_of(const struct pen_model *model, uint32_t layer)
@@ -148,7 +151,10 @@ static double pass_time(const struct pen__work *work, double bytes)
                                PEN_COLLECTIVE_GATHER, &set, bytes);
 }
 
-/* ZeRO-3 whose weights and gradients come and go with every micro-batch. */
+/*
+ * Whether weights and gradients come and go with every micro-batch, as ZeRO-3
+ * has them.
+ */
 bool pen__passes_weights(const struct pen__work *work)
 {
     const struct pen_practice *practice = &work->setting->practice;

@@ -93,12 +93,12 @@ double pen__other_sec(const struct pen__work *work);
  */
 bool pen__is_optimistic(const struct pen__work *work);
 
-/* Times it; *span_sec is what one batch takes. Free *out. */
+/* Times the schedule; *span_sec is what one batch takes. Free *out. */
 pen_status pen__time_schedule(const struct pen__work *work,
                               struct pen_timing **out, double *span_sec,
                               struct pen_text *why);
 
-/* Bytes of every rank, as timed or, without a timing, at least. */
+/* Fills in the bytes of every rank, as timed or, without a timing, at least. */
 pen_status pen__tell_memory(const struct pen__work *work,
                             const struct pen_timing *timing,
                             struct pen_prediction *out, struct pen_text *why);

@@ -50,7 +50,7 @@ static double state_bytes(const struct pen_setting *setting,
             pen__least_optimizer_bytes(setting, &plan->recipe));
 }
 
-/* The same as the fullest device holds it. */
+/* The same bytes as the fullest device holds them. */
 static double held_bytes(const struct pen_prediction *prediction)
 {
     double most = 0;
@@ -198,7 +198,7 @@ void pen_recovery_compare(const struct pen_setting *setting,
 
 /* ---- stacks ---- */
 
-/* Everything of a step that another shard takes again. */
+/* Seconds that a further shard adds to a step. */
 static double shard_sec(const struct pen_prediction *prediction)
 {
     const double *spent = prediction->spent;

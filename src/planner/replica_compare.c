@@ -224,7 +224,10 @@ static int compare_rows(const void *left, const void *right)
            (a->time.cost.bytes < b->time.cost.bytes);
 }
 
-/* Not all that the run's optimizer is known for holds for another's. */
+/*
+ * Whether a method has an optimizer of its own: not all facts of the run's hold
+ * for it.
+ */
 static bool has_own_step(const struct pen_replica_time *time)
 {
     return (time->choice.method->is & PEN_SYNC_OWN_STEP) != 0;

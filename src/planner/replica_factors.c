@@ -25,7 +25,7 @@ static size_t split(char *line, char *words[2])
     return count;
 }
 
-/* Whether it is a method, or a method and a compressor. */
+/* Whether a name is that of a method, or of a method and a compressor. */
 static bool is_known(const char *name)
 {
     struct pen_text method = PEN_TEXT_EMPTY;

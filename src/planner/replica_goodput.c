@@ -48,7 +48,7 @@ static bool runs_between_islands(const struct pen_replica_failures *failures,
            pen_islands_check(choice, false, NULL) == PEN_OK;
 }
 
-/* Checkpoints are as far apart as is best. */
+/* The goodput of one job, with checkpoints as far apart as is best. */
 static double goodput_of_job(const struct pen_replica_failures *failures,
                              struct pen_goodput_job *job)
 {

@@ -56,8 +56,8 @@ static pen_status find_shapes(const struct pen_setting *setting,
 /* ---- links ---- */
 
 /*
- * As the prediction of a plan takes it: what leaves a node is shared by the
- * members there.
+ * Finds the link of a replica as the prediction of a plan does: members in a
+ * node share what leaves it.
  */
 static void find_link(const struct pen_setting *setting,
                       const struct pen_device_set *set,

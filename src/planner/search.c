@@ -974,7 +974,7 @@ static pen_status start_ranking(uint32_t top, struct pen_plan_ranking **out,
     return PEN_OK;
 }
 
-/* Points that a search which was cut short found too slow. */
+/* Drops points that are too slow because their search was cut short. */
 static void drop_slower(struct pen_plan_ranking *all,
                         const struct pen_plan_found *leaner)
 {
@@ -983,7 +983,7 @@ static void drop_slower(struct pen_plan_ranking *all,
         release_found(&all->found[--all->num_found]);
 }
 
-/* A copy of a plan that was found for its time. */
+/* Copies a plan that was found for its time. */
 static bool copy_point(const struct pen_setting *setting,
                        const struct pen_plan_found *from,
                        struct pen_plan_found *out)

@@ -156,7 +156,9 @@ static double step_sec(const struct pen_stacked_job *job, double depth)
     return job->job.step_sec + (depth - 1) * job->shard_sec;
 }
 
-/* Works at this depth until then. A save that is cut off begins again. */
+/*
+ * Works at this depth until `until_sec`. A save that is cut off begins again.
+ */
 static void work_until(struct run *run, double until_sec, double depth)
 {
     double step = step_sec(run->job, depth);
@@ -193,8 +195,8 @@ static double recovery_sec(const struct pen_goodput_job *job)
     return job->detect_sec + job->restart_sec + job->disk_sec;
 }
 
-/* From one restart to the next; what fails while the job recovers is missing
- * when it works again. */
+/* Runs a job from one restart to the next; what fails while it recovers is
+ * missing when it works again. */
 static void suffer(struct run *run, const struct fate *fate)
 {
     const struct pen_stacked_job *job = run->job;

@@ -50,7 +50,7 @@ static bool is_taken(const struct pen_stacks *stacks, uint32_t count,
     return false;
 }
 
-/* The smallest one that is apart from those before it, or that is free. */
+/* The smallest offset that is apart from those before it, or that is free. */
 static uint32_t next_offset(const struct pen_stacks *stacks, uint32_t count)
 {
     for (uint32_t offset = 0; offset < stacks->num_groups; offset++)

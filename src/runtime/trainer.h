@@ -76,9 +76,9 @@ struct pen_trainer_options {
 
     /* All below may be zero: one process, one stage. */
     struct pen_transport *transport; /* borrowed, as the two below */
-    struct pen_transport *world;     /* of all replicas that synchronise by a
-                                        method (replicas.h), of which `transport` is
-                                        one; NULL: there are none; borrowed */
+    struct pen_transport
+        *world; /* of all replicas that synchronise by a method (replicas.h), of
+                   which `transport` is one; NULL: none; borrowed */
     const struct pen_schedule *schedule; /* lowered */
     const struct pen_layer_range *parts; /* of the model, as the schedule has */
     enum pen_correction correction;      /* of an asynchronous schedule */
