@@ -102,7 +102,7 @@ static void free_block(struct pen__layer *layer)
     free(block);
 }
 
-/* Where a and b live. */
+/* Where a and b lie. */
 static void *normed(const struct block *block, const struct pen__pass *pass,
                     size_t at)
 {
@@ -123,7 +123,10 @@ static void *lse_of(const struct block *block, const struct piece *piece,
                    piece->lse);
 }
 
-/* A forward has no hold, and the room of a gradient to spare. */
+/*
+ * The output of attention. A forward has no hold, but the room of a gradient to
+ * spare.
+ */
 static void *attended_of(const struct block *block, const struct piece *piece,
                          const struct pen__pass *pass)
 {
@@ -264,7 +267,7 @@ static void part_pairs(const struct pairs *pairs, const char *from, char *k,
     }
 }
 
-/* Keys and values of all parts. */
+/* Gathers keys and values of all parts. */
 static void gather(struct block *block, const struct piece *piece,
                    const struct pen__pass *pass)
 {
@@ -282,7 +285,7 @@ static void gather(struct block *block, const struct piece *piece,
     pen__context_gather(&block->context, keys_of(block, pass));
 }
 
-/* The sums of the gradients of the own keys and values. */
+/* Sums the gradients of the own keys and values over all parts. */
 static void scatter(struct block *block, const struct piece *piece,
                     const struct pen__pass *pass)
 {
@@ -356,7 +359,7 @@ static void add_results(const struct block *block, const struct pen__pass *pass,
                     pen__at(pass->scratch, block->others));
 }
 
-/* With what came past the pieces, where none of them added it. */
+/* Adds the results of all pieces, and the residual where no piece added it. */
 static void add_outputs(const struct block *block, const struct pen__pass *pass,
                         const void *residual, void *sum)
 {
@@ -422,7 +425,7 @@ struct queries {
     void *q, *dq, *out, *dout, *lse;
 };
 
-/* The arrays begin at the first chunk of the pass. */
+/* Arrays of a chunk; they begin at the first chunk of the pass. */
 static struct queries queries_at(const struct block *block,
                                  const struct pen_attention *attention,
                                  struct queries first, uint32_t index)
@@ -476,7 +479,7 @@ static void attend(const struct block *block, const struct piece *piece,
                                          all.lse);
 }
 
-/* From the gradient of what attention gave to those of q, k and v. */
+/* Turns the gradient of the attention's output into those of q, k and v. */
 static void attend_back(struct block *block, const struct piece *piece,
                         const struct pen__pass *pass, void *dattended)
 {
@@ -566,7 +569,7 @@ static void forward_mlp(const struct block *block, const struct pen__pass *pass,
         add_outputs(block, pass, middle, y);
 }
 
-/* Without y it fills the stash only. */
+/* The forward of a block; without y it fills the stash only. */
 static void forward(struct pen__layer *layer, const struct pen__pass *pass,
                     const void *x, void *y)
 {
@@ -580,7 +583,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
 
 /* ---- backward ---- */
 
-/* From dy to what a piece adds to the gradient of b. */
+/* Turns dy into the part of the gradient of b that a piece adds. */
 static void backward_piece(const struct block *block, const struct piece *piece,
                            const struct pen__pass *pass, const void *b,
                            const void *dy, void *db)
@@ -603,7 +606,7 @@ static void backward_piece(const struct block *block, const struct piece *piece,
     engine->ops->linear_backward_input(engine, &piece->up, dwide, db);
 }
 
-/* From dy to the gradient of middle. */
+/* Turns dy into the gradient of middle. */
 static void backward_mlp(const struct block *block,
                          const struct pen__pass *pass, const void *dy)
 {
@@ -628,7 +631,7 @@ static void backward_mlp(const struct block *block,
         db, dy, pen__at(pass->hold, block->middle_gradient));
 }
 
-/* From the gradient of middle to what a piece adds to that of a. */
+/* Turns the gradient of middle into the part of that of a that a piece adds. */
 static void backward_heads(struct block *block, const struct piece *piece,
                            const struct pen__pass *pass, const void *dmiddle,
                            void *da)
@@ -915,7 +918,7 @@ static void lay_out_stash(struct block *block)
     }
 }
 
-/* One piece after the other uses the scratch; all are alike. */
+/* Lays out the scratch, which pieces use one after the other; all are alike. */
 static void lay_out_scratch(struct block *block,
                             const struct pen_tensor_share *tensor)
 {

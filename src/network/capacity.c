@@ -111,8 +111,8 @@ void pen__experts_drop_slots(struct pen__experts *self,
                               pen__experts_seen(self, pass, self->gates));
 }
 
-/* Other gates are positive: a softmax or a sigmoid that underflows to 0 has no
- * slope either. */
+/* Gives gates of dropped slots no slope. Other gates are positive: a softmax or
+ * a sigmoid that underflows to 0 has no slope either. */
 void pen__experts_close_dropped(const struct pen__experts *self,
                                 const struct pen__experts_pass *pass)
 {

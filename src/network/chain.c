@@ -460,7 +460,7 @@ static void *room_of_message(const struct pen_network *network, void *message)
                : network->shared_gradients[0];
 }
 
-/* From that room to the message. */
+/* Copies the stream from that room to the message. */
 static void send(const struct pen_network *network,
                  const struct pen__pass *pass, void *message)
 {
@@ -497,7 +497,10 @@ double pen_network_loss(const struct pen_network *network)
     return *network->loss;
 }
 
-/* Without staging memory to look at them they are taken to be. */
+/*
+ * Whether numbers are finite; without staging memory to look at them they are
+ * taken to be.
+ */
 static bool are_finite(const struct pen_network *network, const void *numbers,
                        size_t bytes)
 {
@@ -546,8 +549,8 @@ bool pen_network_is_finite(const struct pen_network *network, const void *y)
 }
 
 /*
- * The chunk that ends with this layer, without its output: only what backwards
- * read.
+ * Computes the chunk that ends with this layer again, without its output: only
+ * what backwards read.
  */
 static void compute_again(struct pen_network *network, uint32_t k,
                           const struct pen__pass *pass, void *stash,
@@ -566,7 +569,9 @@ static void compute_again(struct pen_network *network, uint32_t k,
     }
 }
 
-/* No weight reads the part of it that is outside of a subspace. */
+/*
+ * Clears the part of a gradient outside of a subspace, which no weight reads.
+ */
 static void finish_gradient(const struct pen__pass *pass, void *in)
 {
     if (in != NULL)

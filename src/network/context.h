@@ -36,8 +36,8 @@ size_t pen__context_received_bytes(const struct pen__context *context);
 void pen__context_gather(struct pen__context *context, void *keys);
 
 /*
- * From the own shares of all chunks to the sums of the own chunks, low and high
- * one, which are somewhere in `shares` or `received`.
+ * Turns the own shares of all chunks into the sums of the own chunks, low and
+ * high one, which are somewhere in `shares` or `received`.
  */
 struct pen__context_sums {
     const void *of[2];

@@ -110,7 +110,7 @@ static void join(struct pen__copies *copies, size_t from, size_t to, bool adds)
     pen_mirror_put(&copies->to);
 }
 
-/* The sum of the first one here and of those that other members have. */
+/* Sums the first one here and those that other members have. */
 static void join_members(struct pen__copies *copies, uint32_t num_sharing)
 {
     const struct pen_tensor_share *tensor = &copies->network->options.tensor;

@@ -258,7 +258,7 @@ static bool is_power_of_two(uint32_t number)
     return number > 0 && (number & (number - 1)) == 0;
 }
 
-/* See struct pen_tensor_share. */
+/* Checks a tensor group: see struct pen_tensor_share. */
 static pen_status check_group(const struct pen_network_options *options,
                               struct pen_text *why)
 {

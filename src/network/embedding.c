@@ -100,7 +100,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     pen__sum_pieces(pass, embedding->elements, y, others);
 }
 
-/* Nothing comes before this layer. */
+/* Does nothing: no layer comes before this one. */
 static void backward_input(struct pen__layer *layer,
                            const struct pen__pass *pass, const void *x,
                            const void *dy, void *dx)
@@ -164,7 +164,10 @@ static void backward_weight(struct pen__layer *layer,
                        (const char *)all + chunk_at(embedding, &chunks, n));
 }
 
-/* For operations at once, for the host once a later mark is reached. */
+/*
+ * The gathered rows, for operations at once, for the host once a later mark is
+ * reached.
+ */
 static const void *gathered_rows(struct embedding *embedding)
 {
     struct pen_engine *engine = embedding->engine;
@@ -175,7 +178,7 @@ static const void *gathered_rows(struct embedding *embedding)
         embedding->num_gathered * shape.columns, embedding->gathered_rows);
 }
 
-/* The engine may be reading words and rows still. */
+/* Clears the gathered rows, once the engine has read words and rows. */
 static void clear_gathered(struct embedding *embedding)
 {
     pen_engine_await(embedding->engine);

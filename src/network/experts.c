@@ -253,7 +253,7 @@ static bool next_gated_bias(struct turn *turn,
     return false;
 }
 
-/* Copies of the input with their gates, to their experts. */
+/* Copies the input with its gates to its experts. */
 static void send_input(struct pen__experts *self,
                        const struct pen__experts_pass *pass, const void *b)
 {
@@ -274,7 +274,7 @@ static void send_input(struct pen__experts *self,
     pen__experts_travel(self, pass, journeys, 2, false);
 }
 
-/* Results, to the copies that they are for. */
+/* Sends results back to the copies that they are for. */
 static void *return_results(struct pen__experts *self,
                             const struct pen__experts_pass *pass)
 {
@@ -288,7 +288,7 @@ static void *return_results(struct pen__experts *self,
     return copies;
 }
 
-/* Likewise the gradients of gates, which lie by slot afterwards. */
+/* Sends the gradients of gates back, which lie by slot afterwards. */
 static void return_gate_gradients(struct pen__experts *self,
                                   const struct pen__experts_pass *pass)
 {
@@ -369,7 +369,7 @@ static void *gates_of(const struct pen__experts *self,
                              source * self->room * self->shape.stat);
 }
 
-/* From wide to what the activation gives, without the gates. */
+/* Turns wide into the output of the activation, without the gates. */
 static void activate(const struct pen__experts *self,
                      const struct pen__experts_pass *pass, void *to)
 {
@@ -420,7 +420,7 @@ static void count_routing(struct pen__experts *self,
     self->routings.dropped += (double)self->dropped;
 }
 
-/* From inner to the results of all experts. */
+/* Turns inner into the results of all experts. */
 static void compute_results(const struct pen__experts *self,
                             const struct pen__experts_pass *pass)
 {
@@ -524,7 +524,7 @@ static void backward_activation(const struct pen__experts *self,
                                      dinner, dwide, up_half(self, dwide));
 }
 
-/* From the gradient of the results to that of wide, and of the gates. */
+/* Turns the gradient of the results into that of wide, and of the gates. */
 static void backward_results(struct pen__experts *self,
                              const struct pen__experts_pass *pass,
                              void *dresults)
@@ -549,8 +549,8 @@ static void backward_results(struct pen__experts *self,
     return_gate_gradients(self, pass);
 }
 
-/* A gate multiplies features of all pieces: the sum of its gradients in the
- * tree, on all members. */
+/* Sums the gradients of gates in the tree, on all members: a gate multiplies
+ * features of all pieces. */
 static void join_gate_gradients(const struct pen__experts *self,
                                 const struct pen__experts_pass *pass)
 {
@@ -587,7 +587,7 @@ static void backward_router(const struct pen__experts *self,
         pass->tensor->first == 0 ? result_at(self, pass, db) : NULL);
 }
 
-/* From the gradient of wide to what a piece adds to that of b. */
+/* Turns the gradient of wide into the part of that of b that a piece adds. */
 static void backward_copies(struct pen__experts *self,
                             const struct pen__experts_pass *pass, void *db)
 {
@@ -637,7 +637,7 @@ static void open_gradient(const struct pen__experts *self, size_t number,
     it->is_new[source] = false;
 }
 
-/* It sees that of the first source again. */
+/* The engine adds to the gradient of the first source again. */
 static void close_gradients(const struct pen__experts *self)
 {
     for (size_t i = 0;
@@ -680,7 +680,10 @@ static void add_gradients(const struct pen__experts *self,
     }
 }
 
-/* Whole numbers: their sum over ranks does not depend on its order. */
+/*
+ * Counts tokens. These are whole numbers: their sum over ranks does not depend
+ * on its order.
+ */
 static void count_tokens(const struct pen__experts *self,
                          const struct pen__experts_pass *pass)
 {

@@ -78,8 +78,9 @@ struct pen__experts {
     size_t returning, sorted_gates, returning_gates;
 
     /*
-     * The routing in staging: what the stash has from the gates to the tokens,
-     * then the gradients of gates. NULL where the host sees the stash itself.
+     * The routing in staging: the arrays that the stash has from the gates to
+     * the tokens, then the gradients of gates. NULL where the host sees the
+     * stash itself.
      */
     char *view; /* owned */
     size_t view_bytes;
@@ -145,9 +146,10 @@ static inline void *pen__experts_seen(const struct pen__experts *experts,
 }
 
 /*
- * Rows are those of all members. The pieces here add to y and db, at the place
- * that pen__piece_result() returns, for pen__sum_pieces(). y has the residual,
- * too, which may be NULL; without y the stash alone is made.
+ * The forward of all experts. Rows are those of all members. The pieces here
+ * add to y and db, at the place that pen__piece_result() returns, for
+ * pen__sum_pieces(). y has the residual, too, which may be NULL; without y the
+ * stash alone is made.
  */
 void pen__experts_forward(struct pen__experts *experts,
                           const struct pen__experts_pass *pass, const void *b,
@@ -180,7 +182,7 @@ size_t pen__experts_drop(const struct pen__experts *experts,
 void pen__experts_drop_slots(struct pen__experts *experts,
                              const struct pen__experts_pass *pass);
 
-/* No logit moves the gate of a slot that was dropped. */
+/* Clears the slopes of dropped slots: no logit moves their gates. */
 void pen__experts_close_dropped(const struct pen__experts *experts,
                                 const struct pen__experts_pass *pass);
 
@@ -191,7 +193,9 @@ size_t pen__experts_arrived(const struct pen__experts *experts,
                             const struct pen__experts_pass *pass,
                             uint32_t source);
 
-/* After the slots were sorted: how many rows come for each expert. */
+/*
+ * Exchanges, after the slots were sorted, how many rows come for each expert.
+ */
 void pen__experts_tell_counts(struct pen__experts *experts,
                               const struct pen__experts_pass *pass);
 
@@ -205,7 +209,7 @@ struct pen__journey {
 
 enum { PEN__MOST_JOURNEYS = 2 };
 
-/* From their sources to their experts, or back. */
+/* Moves rows from their sources to their experts, or back. */
 void pen__experts_travel(struct pen__experts *experts,
                          const struct pen__experts_pass *pass,
                          const struct pen__journey *journeys, size_t count,

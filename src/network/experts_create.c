@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One gradient for each source, of the parameter that was added last. */
+/* Adds one gradient for each source to the parameter that was added last. */
 static pen_status add_gradient(struct pen__experts *self,
                                struct pen_network *network,
                                struct pen__expert_gradient *out,
@@ -64,7 +64,10 @@ static pen_status add_product(struct pen__experts *self,
                : status;
 }
 
-/* All members of a tensor group route all tokens, with copies of it. */
+/*
+ * Adds the router. All members of a tensor group route all tokens, with copies
+ * of it.
+ */
 static pen_status add_router(struct pen__experts *self,
                              struct pen_network *network, uint32_t layer,
                              struct pen_text *why)
@@ -233,7 +236,7 @@ static pen_status check(const struct pen_network *network, struct pen_text *why)
     return PEN_OK;
 }
 
-/* Arrays that do not depend on parameters. */
+/* Makes the arrays that do not depend on parameters. */
 static pen_status make_arrays(struct pen__experts *self)
 {
     self->pieces = calloc(self->num_pieces, sizeof *self->pieces);

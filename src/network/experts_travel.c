@@ -72,7 +72,7 @@ static void await(struct pen__experts *self)
     self->num_posted = 0;
 }
 
-/* After a loss nothing of the others is read. */
+/* Exchanges the numbers of rows. After a loss, those of others are not read. */
 void pen__experts_tell_counts(struct pen__experts *self,
                               const struct pen__experts_pass *pass)
 {
@@ -93,7 +93,7 @@ void pen__experts_tell_counts(struct pen__experts *self,
     memcpy(arrivals + own * each, tokens + own * each, bytes);
 }
 
-/* Posts what goes between here and a member. */
+/* Posts the messages between here and a member. */
 static void post(struct pen__experts *self,
                  const struct pen__experts_pass *pass, uint32_t member,
                  const struct pen__journey *journey, bool is_back)

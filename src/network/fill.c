@@ -41,7 +41,7 @@ void pen__fill_constant(const struct pen__fill *fill, double value)
             put(fill, row, i, value);
 }
 
-/* Numbers come in pairs, which rows do not end. */
+/* Draws normal numbers in pairs, which continue over the ends of rows. */
 void pen__fill_normal(const struct pen__fill *fill, uint64_t seed,
                       double deviation)
 {

@@ -21,7 +21,7 @@ void pen__fill_constant(const struct pen__fill *fill, double value);
 void pen__fill_normal(const struct pen__fill *fill, uint64_t seed,
                       double deviation);
 
-/* Between -bound and bound. */
+/* Draws uniform numbers between -bound and bound. */
 void pen__fill_uniform(const struct pen__fill *fill, uint64_t seed,
                        double bound);
 

@@ -77,7 +77,7 @@ pen_status pen__filter_init(const struct pen__image_place *place,
 void pen__filter_forward(const struct pen__filter *filter,
                          const struct pen__pass *pass, const void *x, void *y);
 
-/* dx may be NULL. */
+/* Turns dy into dx, which may be NULL, and the gradient of the raw output. */
 void pen__filter_backward_input(const struct pen__filter *filter,
                                 const struct pen__pass *pass, const void *dy,
                                 void *dx);

@@ -41,7 +41,7 @@ static const void *filter_input(const struct residual *self, uint32_t i,
     return i == 0 ? x : pen__at(pass->stash, self->outputs[i - 1]);
 }
 
-/* y is used for the shortcut first. */
+/* The forward of a residual block; y is used for the shortcut first. */
 static void forward(struct pen__layer *layer, const struct pen__pass *pass,
                     const void *x, void *y)
 {
@@ -122,7 +122,7 @@ static const struct pen__layer_ops residual_ops = {
     .backward_weight = backward_weight,
 };
 
-/* Filter i reads what filter i - 1 gives. */
+/* Adds the filters; filter i reads the output of filter i - 1. */
 static pen_status add_filters(struct residual *self,
                               const struct pen__image_place *place,
                               struct pen_text *why)

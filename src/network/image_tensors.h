@@ -13,7 +13,7 @@ void pen__image_fill(const struct pen_image_model *model, uint64_t seed,
 pen_status pen__image_statistics_create(struct pen_network *network,
                                         struct pen_text *why);
 
-/* Means zero, variances one. */
+/* Sets means to zero and variances to one. */
 void pen__image_statistics_reset(struct pen_network *network);
 
 #endif

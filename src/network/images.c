@@ -46,7 +46,7 @@ static void walk(size_t image[2], uint32_t kernel, uint32_t stride,
     image[1] = pen_image_window_steps(&window, 1);
 }
 
-/* To what comes out of the layer. */
+/* Advances the place to the layer's output. */
 static void advance(struct pen__image_place *place)
 {
     const struct pen_image_layer *model = place->model;

@@ -32,7 +32,7 @@ pen_status pen_network_create_images(const struct pen_image_options *options,
                                      struct pen_network **out,
                                      struct pen_text *why);
 
-/* NULL for other networks. */
+/* The image model; NULL for other networks. */
 const struct pen_image_model *
 pen_network_image_model(const struct pen_network *network);
 

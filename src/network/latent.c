@@ -50,7 +50,7 @@ static void forward_queries(const struct pen__latent *self,
                         element_at(self, q, 0, self->nope));
 }
 
-/* From wide and the turned ropes to what the attention reads. */
+/* Puts wide and the turned ropes together as attention reads them. */
 static void assemble(const struct pen__latent *self, struct pen_engine *engine,
                      void *stash, void *wide)
 {
@@ -98,7 +98,7 @@ void pen__latent_forward(const struct pen__latent *self,
     assemble(self, engine, stash, wide);
 }
 
-/* From dk and dv to the gradients of wide and of the rope of all heads. */
+/* Splits dk and dv into the gradients of wide and of the rope of all heads. */
 static void take_apart(const struct pen__latent *self,
                        struct pen_engine *engine, void *hold)
 {

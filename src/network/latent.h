@@ -47,7 +47,7 @@ pen_status pen__latent_create(struct pen_network *network, uint32_t layer,
                               struct pen__latent **out, struct pen_text *why);
 void pen__latent_free(struct pen__latent *latent); /* NULL is fine */
 
-/* Heads, and strides of q, k and v. */
+/* Heads of the attention, and strides of q, k and v. */
 void pen__latent_strides(const struct pen__latent *latent,
                          struct pen_attention *attention);
 
@@ -55,7 +55,7 @@ void pen__latent_forward(const struct pen__latent *latent,
                          struct pen_engine *engine, const void *a, void *stash,
                          void *scratch);
 
-/* dq, dk and dv are in the hold; turns them back where they lie. */
+/* Expects dq, dk and dv in the hold; turns them back where they lie. */
 void pen__latent_backward_input(const struct pen__latent *latent,
                                 struct pen_engine *engine, void *stash,
                                 void *hold, void *scratch, void *da);

@@ -63,10 +63,10 @@ struct pen__layer_ops {
     void (*backward_weight)(struct pen__layer *layer,
                             const struct pen__pass *pass, const void *x,
                             const void *dy);
-    /* May be NULL. After the last backward of a step. */
+    /* Called after the last backward of a step. May be NULL. */
     void (*finish_gradients)(struct pen__layer *layer,
                              struct pen_engine *engine);
-    /* May be NULL. Adds what it counted, and begins anew. */
+    /* Adds the routings counted since the last call. May be NULL. */
     void (*take_routings)(struct pen__layer *layer, struct pen_routings *sum);
     /* Clears gradients that the engine does not have. May be NULL. */
     void (*clear_gradients)(struct pen__layer *layer);

@@ -300,11 +300,11 @@ struct pen_routings {
     double dropped;
 };
 
-/* Since the last call; adds them to *sum. */
+/* Adds the routings since the last call to *sum. */
 void pen_network_take_routings(struct pen_network *network,
                                struct pen_routings *sum);
 
-/* Both, layer by layer. Same bits as the two in a row. */
+/* Both backwards, layer by layer; bit-identical to the two in a row. */
 void pen_network_backward(struct pen_network *network,
                           struct pen_microbatch *microbatch, void *stash,
                           const void *dy, void *dx);
@@ -364,7 +364,7 @@ size_t pen_network_swap_gathered(struct pen_network *network, size_t count,
 /* Most rows that can be gathered. */
 size_t pen_network_gathered_capacity(const struct pen_network *network);
 
-/* The head's side. */
+/* On the head's side: adds rows that the embedding gathered. */
 void pen_network_add_gathered(struct pen_network *network, size_t count,
                               const int32_t *words, const void *rows);
 

@@ -44,7 +44,7 @@ static size_t count_of(const struct pen__pruned *pruned)
     return pruned->rows * pruned->columns;
 }
 
-/* All of a part, where the host has it. */
+/* Shows all of a part, where the host has it. */
 static float *show(const struct pen_network *network,
                    struct pen_parameter *parameter,
                    enum pen_parameter_part part, size_t count)

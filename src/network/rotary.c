@@ -123,7 +123,9 @@ static void fill(const struct pen_model *model, size_t sequence,
     }
 }
 
-/* They are filled in staging, and copied to where operations read them. */
+/*
+ * Fills the tables in staging, and copies them to where operations read them.
+ */
 pen_status pen__rotary_tables(struct pen_network *network)
 {
     const struct pen_network_options *options = &network->options;

@@ -27,24 +27,27 @@ size_t pen__subspace_bytes(const struct pen__subspace *subspace, size_t bytes);
 /* Bytes of scratch that entering the subspace takes. */
 size_t pen__subspace_scratch(const struct pen__subspace *subspace);
 
-/* From a message to the stream, and from the stream to a message. */
+/* Copies a message to the stream, and the stream to a message. */
 void pen__subspace_enter(const struct pen__pass *pass, const void *message,
                          void *x);
 void pen__subspace_leave(const struct pen__pass *pass, const void *y,
                          void *message);
 
-/* From a message to the gradient of the stream, with zeros outside. */
+/* Copies a message to the gradient of the stream, with zeros outside. */
 void pen__subspace_widen(const struct pen__pass *pass, const void *message,
                          void *dy);
 
-/* A copy of rows of the stream, with zeros outside. */
+/* Copies rows of the stream, with zeros outside. */
 void pen__subspace_project(const struct pen__pass *pass, const void *x,
                            void *y);
 
-/* Zeros outside, in place; nothing without a subspace. */
+/* Sets columns outside to zero, in place; does nothing without a subspace. */
 void pen__subspace_clear(const struct pen__pass *pass, void *gradient);
 
-/* Zeros outside, in the plain array of a tensor that writes to the stream. */
+/*
+ * Sets columns outside to zero, in the plain array of a tensor that writes to
+ * the stream.
+ */
 void pen__subspace_clear_slice(const struct pen_network *network,
                                const struct pen_tensor_slice *slice,
                                bool is_double, void *plain);

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* In place, from the end: a float is shorter than what it becomes. */
+/* Widens floats in place, from the end: a float is shorter than a double. */
 static void widen(void *plain, size_t count)
 {
     float *floats = plain;

@@ -28,7 +28,9 @@ pen_status pen_network_check_slice(const struct pen_network *network,
                                    const struct pen_tensor_slice *slice,
                                    const float *values, struct pen_text *why);
 
-/* The running statistics alone; nothing where the network has none. */
+/*
+ * Loads the running statistics alone; does nothing where the network has none.
+ */
 pen_status pen_network_load_statistics(struct pen_network *network,
                                        const struct pen_weights *weights,
                                        struct pen_text *why);

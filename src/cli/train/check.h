@@ -20,7 +20,7 @@ pen_status pen__train_check_ranks(const struct pen_trainer_options *options,
                                   struct pen_text *why);
 
 /*
- * As pen__train_check_memory(), of the rank that needs most: it has to fit
+ * Like pen__train_check_memory(), for the rank that needs most: it has to fit
  * here, alone.
  */
 pen_status

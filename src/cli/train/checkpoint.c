@@ -78,8 +78,8 @@ static const char *const free_options[] = {
     "profile"};
 
 /*
- * Younger than checkpoints of 0.1.1, with the value that a checkpoint without
- * them means. Where they have it they are not kept.
+ * Options that are younger than checkpoints of 0.1.1, with the value that a
+ * checkpoint without them means. Options with that value are not kept.
  */
 static const struct {
     const char *name;
@@ -121,7 +121,7 @@ bool pen__train_is_free(const char *name)
     return false;
 }
 
-/* A list is kept as its JSON. */
+/* Keeps the text of an option; a list is kept as its JSON. */
 static pen_status set_text(struct pen_manifest *manifest, const char *name,
                            const json_t *value, struct pen_text *why)
 {
@@ -150,7 +150,7 @@ static pen_status set_setting(struct pen_manifest *manifest, const char *name,
     return set_text(manifest, name, value, why);
 }
 
-/* All settings that the numbers of a run depend on. */
+/* Fills in all settings that the numbers of a run depend on. */
 static pen_status set_settings(struct pen_manifest *manifest,
                                const struct pen__train_args *args,
                                struct pen_text *why)

@@ -52,7 +52,7 @@ static bool may_be_made(struct pen_text *path, bool makes_parents)
     return is_writable_folder(pen_text_string(path));
 }
 
-/* Whether it could be written if the disk had room and worked. */
+/* Whether a file could be written if the disk had room and worked. */
 static bool is_path_right(enum pen__train_file kind, const char *path)
 {
     bool is_folder = kinds[kind].is_folder;

@@ -65,7 +65,7 @@ static pen_status share_settings(struct pen__train_held *held,
                : status;
 }
 
-/* On nodes that are not the supervisor's. */
+/* Starts holders on nodes that are not the supervisor's. */
 static pen_status start_holders(struct pen__train_held *held,
                                 struct pen_transport *transport)
 {

@@ -52,7 +52,7 @@ pen_status pen__train_held_find(struct pen__train_held *held,
 pen_status pen__train_held_missed(struct pen__train_held *held,
                                   struct pen_text *why);
 
-/* Forgets the memory that the run went on from. */
+/* Forgets the memory that the run resumed from. */
 void pen__train_held_drop(struct pen__train_held *held);
 
 /* is_done: the training has ended, and no launch will need its steps. */

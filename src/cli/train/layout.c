@@ -156,7 +156,7 @@ static uint32_t num_microbatches(const struct pen__train_layout *layout,
     return (uint32_t)(count / layout->num_logical * layout->shares[replica]);
 }
 
-/* A file has the slices that it has. */
+/* Refuses --slices that the schedule, or its file, does not have. */
 static pen_status check_slices(const struct pen__train_args *args,
                                const char *name,
                                const struct pen_generator *generator,
@@ -203,7 +203,7 @@ static pen_status load_schedule(const struct pen__train_args *args,
     return status;
 }
 
-/* `batches` is for those whose steps overlap. */
+/* Generates the schedule; `batches` is for those whose steps overlap. */
 static pen_status generate_schedule(const struct pen__train_args *args,
                                     const struct pen_plan *plan,
                                     uint32_t microbatches, uint32_t batches,
@@ -290,7 +290,7 @@ static pen_status make_schedule(const struct pen__train_layout *layout,
 
 /* ---- passes of several steps ---- */
 
-/* Micro-batches of a pass: what a schedule of them takes stays small. */
+/* Micro-batches of a pass, at most, so that its schedule stays small. */
 #define MOST_MICROBATCHES ((uint64_t)1 << 16)
 #define MOST_SHARES 4096u
 
@@ -342,7 +342,10 @@ static void note_kind(struct pen__train_layout *layout)
     layout->overlapping_steps += (schedule->shape.num_ranks - 1) / period;
 }
 
-/* A file has the steps that it has. */
+/*
+ * Refuses a schedule file whose steps a checkpoint, an evaluation or the end
+ * would cut.
+ */
 static pen_status check_file(const struct pen__train_layout *layout,
                              const struct pen__train_args *args, uint64_t steps,
                              struct pen_text *why)
@@ -432,7 +435,10 @@ static pen_status check_cures(const struct pen__train_layout *layout,
 
 /* ---- the split ---- */
 
-/* All replicas cut the layers alike, whatever their shares. */
+/*
+ * Micro-batches of a mean replica: all replicas cut the layers alike, whatever
+ * their shares.
+ */
 static uint32_t mean_microbatches(const struct pen__train_layout *layout,
                                   const struct pen__train_args *args)
 {
@@ -488,7 +494,10 @@ static double idle_share(const struct pen_timing *timing)
     return 1 - busy / (timing->step_sec * timing->num_ranks);
 }
 
-/* A prediction that fails leaves none: the trainer verifies the schedule. */
+/*
+ * Predicts the step, or nothing where that fails: the trainer verifies the
+ * schedule.
+ */
 static void predict(struct pen__train_layout *layout,
                     const struct pen_compute *compute, int64_t sleep_ns)
 {
@@ -702,7 +711,7 @@ static void choose_clipping(const struct pen__train_layout *layout,
                                                                          : 1;
 }
 
-/* A plan has stages of its own. */
+/* Refuses options on stages with a plan, which has stages of its own. */
 static pen_status check_stage_options(const struct pen__train_args *args,
                                       struct pen_text *why)
 {
@@ -723,7 +732,9 @@ static pen_status check_stage_options(const struct pen__train_args *args,
     return PEN_INVALID;
 }
 
-/* Plans, profiles and recomputation are about text. */
+/*
+ * Refuses plans, profiles and recomputation, which are about text, for images.
+ */
 static pen_status check_images(const struct pen__train_args *args,
                                struct pen_text *why)
 {

@@ -29,12 +29,11 @@ struct pen__train_layout {
     /* Where steps overlap: a pass has several, and then the pipeline drains. */
     bool is_asynchronous;
     enum pen_correction correction;
-    bool is_tied;               /* first and last stage share a matrix */
-    uint64_t most_steps;        /* of a pass, that of the schedule above */
-    uint64_t pass_steps;        /* of the coming one */
-    uint32_t overlapping_steps; /* at once; 1 where they do not */
-    struct pen_schedule *
-        *shorter; /* of passes that have less; all there were */
+    bool is_tied;                  /* first and last stage share a matrix */
+    uint64_t most_steps;           /* of a pass, that of the schedule above */
+    uint64_t pass_steps;           /* of the coming one */
+    uint32_t overlapping_steps;    /* at once; 1 where they do not */
+    struct pen_schedule **shorter; /* of shorter passes, all that were made */
     size_t num_shorter;
 };
 

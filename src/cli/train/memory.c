@@ -499,8 +499,8 @@ static double overlap_bytes(const struct pen__train_memory_question *question,
            4.0 * (needs.has_average + has_second);
 }
 
-/* For each parameter that a rank steps: its copy, where steps are optimistic.
- */
+/* Bytes of the copies that optimistic steps keep of each parameter that a rank
+ * steps. */
 static double saved_bytes(const struct pen__train_memory_question *question,
                           uint32_t num_members)
 {
@@ -526,7 +526,7 @@ static double anchor_bytes(const struct pen__train_memory_question *question,
     return 4.0 * rows * (model->hidden - width);
 }
 
-/* One process takes its micro-batches one after the other. */
+/* Bytes of a process that takes its micro-batches one after the other. */
 static double whole_bytes(const struct pen__train_memory_question *question)
 {
     const struct pen_model *model = question->model->decoder;

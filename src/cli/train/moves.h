@@ -4,7 +4,7 @@
 #include "cli/train/layout.h"
 
 /*
- * The layouts that a training goes over to (--move STEP=PLAN), in the order of
+ * The layouts that a training changes to (--move STEP=PLAN), in the order of
  * their steps.
  */
 struct pen__train_move {

@@ -345,13 +345,13 @@ static const struct pen__field fields[] = {
 
 enum { NUM_FIELDS = sizeof fields / sizeof *fields };
 
-/* --help has these, so that it is one screen; --help-all has all. */
+/* Options in --help, which is one screen; --help-all has all. */
 static const char *const usual_names[] = {
     "model",       "load", "data-path", "global-batch-size",
     "train-iters", "lr",   "pp",        "save",
     "run",         NULL};
 
-/* Names all that are missing at once. */
+/* Names all missing options at once. */
 static void require_args(const struct pen__train_args *args,
                          const struct argp_state *state)
 {
@@ -461,7 +461,7 @@ static void check_args(const struct pen__train_args *args,
             "validation part");
 }
 
-/* sleep:5ms and the like. */
+/* Reads "sleep:5ms" and the like. */
 static int64_t read_sleep(const char *text)
 {
     static const struct {
@@ -546,7 +546,7 @@ static uint32_t read_subspace(const char *text)
     return *end == '\0' && width <= 1u << 20 ? (uint32_t)width : 0;
 }
 
-/* int8, int4:256 and the like. */
+/* Reads "int8", "int4:256" and the like. */
 static void read_stage_code(struct pen__train_args *args,
                             const struct argp_state *state)
 {
@@ -607,7 +607,7 @@ static void read_metrics_port(struct pen__train_args *args,
     args->metrics_port_number = (uint16_t)port;
 }
 
-/* Paths in the folder of --run. */
+/* Places log and trace in the folder of --run. */
 static void place_run(struct pen__train_args *args)
 {
     if (args->run == NULL)
@@ -620,7 +620,7 @@ static void place_run(struct pen__train_args *args)
     args->trace = pen_text_string(&args->run_trace);
 }
 
-/* A check writes nothing. */
+/* Drops all outputs: a check writes nothing. */
 static void drop_outputs(struct pen__train_args *args)
 {
     if (!args->is_check)
@@ -668,7 +668,7 @@ static error_t take(int key, char *text, struct argp_state *state)
     return pen__fields_parse(fields, NUM_FIELDS, key, text, state);
 }
 
-/* Some options have two names. */
+/* Whether an option was given, by either name where it has two. */
 static bool is_given(const struct pen__train_args *args, size_t index)
 {
     for (size_t i = 0; i < NUM_FIELDS; i++)
@@ -677,7 +677,7 @@ static bool is_given(const struct pen__train_args *args, size_t index)
     return false;
 }
 
-/* As if the line had the option; the words must stay. */
+/* Acts as if the line had the option; the words must stay. */
 static error_t give(size_t index, const json_t *words, struct argp_state *state)
 {
     bool is_flag = fields[index].value == NULL;
@@ -760,7 +760,10 @@ static error_t choose_options(struct pen__train_args *args,
 
 /* ---- the options of a run that is resumed ---- */
 
-/* Moves belong to the layout that the run began with. */
+/*
+ * Whether the line gives a layout: moves belong to the layout that the run
+ * began with.
+ */
 static bool has_own_layout(const struct pen__train_args *args)
 {
     for (size_t i = 0; i < NUM_FIELDS; i++)
@@ -809,7 +812,10 @@ static error_t recall_options(struct pen__train_args *args,
     return error;
 }
 
-/* Checkpoints are added to the run that is resumed. */
+/*
+ * Recalls options of the checkpoint. New checkpoints are added to the run that
+ * is resumed.
+ */
 static error_t recall(struct pen__train_args *args, struct argp_state *state)
 {
     if (args->load == NULL || is_complete(args))
@@ -828,7 +834,7 @@ static error_t recall(struct pen__train_args *args, struct argp_state *state)
     return recall_options(args, state);
 }
 
-/* 0: it is none, and check_args() says so. */
+/* Reads the patience; 0: the text is not a time, and check_args() says so. */
 static int64_t read_patience(const char *text)
 {
     double seconds = 0;

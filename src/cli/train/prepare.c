@@ -52,7 +52,10 @@ static uint64_t kept_replicas(const struct pen__training *training)
     return checkpoint == NULL ? 0 : checkpoint->manifest.num_replicas;
 }
 
-/* Sums are made of these parts: another number of them has other bits. */
+/*
+ * Reports a change of logical replicas: sums of another number of parts are not
+ * bit-identical.
+ */
 static void report_replicas(const struct pen__training *training, uint64_t kept)
 {
     uint64_t used = training->args.logical_replicas;
@@ -66,7 +69,10 @@ static void report_replicas(const struct pen__training *training, uint64_t kept)
                 used, kept);
 }
 
-/* Pieces of the checkpoint where the command does not say; likewise. */
+/*
+ * Takes the number of pieces from the checkpoint where the command does not say
+ * it.
+ */
 static void take_pieces(struct pen__training *training)
 {
     const struct pen_checkpoint *checkpoint =
@@ -164,7 +170,10 @@ static pen_status check_pieces(const struct pen__training *training,
     return PEN_INVALID;
 }
 
-/* Uneven shares need a schedule for each replica, and sums in a fixed order. */
+/*
+ * Checks shares: uneven ones need a schedule for each replica, and sums in a
+ * fixed order.
+ */
 static pen_status check_shares(const struct pen__training *training,
                                bool is_open, struct pen_text *why)
 {
@@ -205,7 +214,10 @@ static pen_status check_shares(const struct pen__training *training,
     return PEN_INVALID;
 }
 
-/* Losses of routers need routers; tensors of all experts stay together. */
+/*
+ * Checks routers: their losses need routers, and tensors of all experts stay
+ * together.
+ */
 static pen_status check_router(const struct pen__training *training,
                                struct pen_text *why)
 {
@@ -251,7 +263,10 @@ static pen_status check_router(const struct pen__training *training,
     return PEN_INVALID;
 }
 
-/* Muon steps whole matrices of text models, and all replicas alike. */
+/*
+ * Checks Muon, which steps whole matrices of text models, in all replicas
+ * alike.
+ */
 static pen_status check_muon(const struct pen__training *training,
                              struct pen_text *why)
 {
@@ -277,7 +292,7 @@ static pen_status check_muon(const struct pen__training *training,
     return PEN_INVALID;
 }
 
-/* Ranks that only wait have no weights, and no gates. */
+/* Checks ranks that only wait: they have no weights, and no gates. */
 static pen_status check_sleeping(const struct pen__training *training,
                                  struct pen_text *why)
 {
@@ -298,7 +313,7 @@ static pen_status check_sleeping(const struct pen__training *training,
     return PEN_INVALID;
 }
 
-/* Where all ranks can leave out the same step. */
+/* Checks --on-nan skip, which needs all ranks to leave out the same step. */
 static pen_status check_skipping(const struct pen__training *training,
                                  struct pen_text *why)
 {
@@ -322,9 +337,9 @@ static pen_status check_skipping(const struct pen__training *training,
 }
 
 /*
- * Copies of a parameter have the same bits as long as they are stepped by the
- * same engine: those of replicas are, where the engine belongs to a rank of the
- * pipeline.
+ * Checks engines. Copies of a parameter are bit-identical as long as the same
+ * engine steps them: those of replicas are, where the engine belongs to a rank
+ * of the pipeline.
  */
 static pen_status check_engines(const struct pen__training *training,
                                 struct pen_text *why)
@@ -436,7 +451,7 @@ trainer_options(struct pen__training *training)
     return pen__training_options(training, &training->layout, &training->args);
 }
 
-/* As far as one rank can see that without the others. */
+/* Checks a move as far as one rank can without the others. */
 static pen_status check_move(struct pen__training *training,
                              const struct pen__train_move *move,
                              struct pen_text *why)
@@ -463,7 +478,10 @@ static struct pen__train_facts facts_of(const struct pen__training *training)
         .sequence = pen_batches_shape(training->batches).num_ids};
 }
 
-/* Before the plans are read: whether the run could move anywhere. */
+/*
+ * Makes the moves to come. Refuses, before plans are read, a run that could
+ * move nowhere.
+ */
 static pen_status make_moves(struct pen__training *training,
                              struct pen_text *why)
 {
@@ -625,7 +643,7 @@ static pen_status check_room(struct pen__training *training,
                : pen__train_check_memory(&question, why);
 }
 
-/* Before anything large is allocated. */
+/* Checks memory before anything large is allocated. */
 static pen_status check_memory(struct pen__training *training,
                                struct pen_text *why)
 {
@@ -787,7 +805,10 @@ static pen_status load_replicas(struct pen__training *training,
                              pen__training_checkpoint(training), why);
 }
 
-/* Replicas send each other what follows from it, so all must have loaded. */
+/*
+ * Restores replicas. They send each other what follows from it, so all must
+ * have loaded.
+ */
 static pen_status restore_replicas(struct pen__training *training,
                                    struct pen_text *why)
 {

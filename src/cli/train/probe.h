@@ -25,7 +25,7 @@ bool pen__train_probe_is_list(const char *steps);
 const struct pen_probe_sink *
 pen__train_probe_sink(struct pen__train_probe *probe, const char *steps);
 
-/* On the rank that writes. A resumed run begins the file anew. */
+/* Opens the file on the rank that writes. A resumed run begins it anew. */
 pen_status pen__train_probe_open(struct pen__train_probe *probe,
                                  const char *path, struct pen_text *why);
 void pen__train_probe_close(struct pen__train_probe *probe);

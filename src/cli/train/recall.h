@@ -20,8 +20,8 @@ struct pen__recall {
 };
 
 /*
- * Reads them. Settings with a value of `usual`, which are those of a line
- * without options, are left out. Release in any case.
+ * Reads the options of a checkpoint. Settings with a value of `usual`, which
+ * are those of a line without options, are left out. Release in any case.
  */
 pen_status pen__recall_load(struct pen__recall *recall, const char *load,
                             const json_t *usual, struct pen_text *why);

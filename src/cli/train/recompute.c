@@ -76,7 +76,10 @@ static pen_status check_modules(struct pen__train_args *args,
 
 enum { UNIFORM, BLOCK };
 
-/* --recompute-method and --recompute-num-layers, as Megatron-LM has them. */
+/*
+ * Checks --recompute-method and --recompute-num-layers, as Megatron-LM has
+ * them.
+ */
 static pen_status check_span(struct pen__train_args *args, struct pen_text *why)
 {
     uint32_t count = (uint32_t)args->recompute_num_layers;

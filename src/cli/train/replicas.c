@@ -7,7 +7,10 @@
 
 #include <inttypes.h>
 
-/* With images one process is a replica, unless there is a pipeline. */
+/*
+ * Whether replicas keep together by a method. With images, one process is a
+ * replica, unless there is a pipeline.
+ */
 static bool has_method(const struct pen_sync_choice *choice,
                        const struct pen__train_args *args,
                        const struct pen_any_model *model, uint32_t num_ranks)
@@ -72,7 +75,10 @@ static pen_status check_island(const struct pen_sync_choice *choice,
     return why->length > 0 ? PEN_INVALID : PEN_OK;
 }
 
-/* Each pipeline is a replica unless the user says how many there are. */
+/*
+ * Counts replicas: each pipeline is one unless the user says how many there
+ * are.
+ */
 static pen_status count_replicas(struct pen__train_replicas *replicas,
                                  const struct pen__train_args *args,
                                  uint32_t num_ranks, struct pen_text *why)

@@ -18,9 +18,9 @@ struct pen__train_replicas {
 };
 
 /*
- * By the options; sets args->replica_batch, and the sharding that a method
- * asks for. `island` is what the world is one of, or NULL. On success release
- * it before the world is closed.
+ * Sets up the replicas by the options; sets args->replica_batch, and the
+ * sharding that a method asks for. `island` is what the world is one of, or
+ * NULL. On success release it before the world is closed.
  */
 pen_status pen__train_replicas_init(struct pen__train_replicas *replicas,
                                     struct pen__train_args *args,
@@ -42,7 +42,7 @@ pen_status pen__train_replicas_join(const struct pen__train_replicas *replicas,
                                     struct pen_trainer *trainer,
                                     struct pen_text *why);
 
-/* On the first rank: what it sent. */
+/* On the first rank: prints what it sent. */
 void pen__train_replicas_tell(const struct pen_trainer *trainer,
                               uint64_t num_steps);
 

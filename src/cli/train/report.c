@@ -92,7 +92,10 @@ static void add_duration(struct pen_text *line, double sec)
                  whole % 60);
 }
 
-/* Should the steps to come take as long as those of this run. */
+/*
+ * Seconds until the end, should the steps to come take as long as those of this
+ * run.
+ */
 static double left_sec(const struct pen__train_report *report, uint64_t step)
 {
     return report->spent_sec / (double)(step - report->first_step) *
@@ -126,7 +129,7 @@ static void add_line(const struct pen__train_report *report,
     pen_text_add(line, " left");
 }
 
-/* On stdout to stay, or on the terminal until the next one. */
+/* Prints a line on stdout to stay, or on the terminal until the next one. */
 static void print_line(struct pen__train_report *report,
                        const struct pen_run_step *step, bool stays)
 {
@@ -145,7 +148,7 @@ static void print_line(struct pen__train_report *report,
     pen_text_release(&line);
 }
 
-/* The same numbers, but speed over all steps since the last line. */
+/* Prints the same numbers, but speed over all steps since the last line. */
 static void tell(struct pen__train_report *report, struct pen_run_step step)
 {
     bool stays = step.step % report->log_interval == 0 ||
@@ -165,7 +168,9 @@ static void tell(struct pen__train_report *report, struct pen_run_step step)
     }
 }
 
-/* One line for both, since they mostly come together. */
+/*
+ * Warns of both kinds of spikes in one line, since they mostly come together.
+ */
 static void warn_of_spikes(struct pen__train_report *report,
                            const struct pen_run_step *step)
 {

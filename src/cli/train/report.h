@@ -66,8 +66,8 @@ void pen__train_report_close(struct pen__train_report *report);
 double pen__train_report_clock(const struct pen__train_report *report);
 
 /*
- * A step that took `sec`; numbers that were not evaluated are NaN. A line that
- * cannot be written is lost, with one warning in a run.
+ * Reports a step that took `sec`; numbers that were not evaluated are NaN. A
+ * line that cannot be written is lost, with one warning in a run.
  */
 void pen__train_report_step(struct pen__train_report *report,
                             const struct pen_step *step, double sec,

@@ -17,7 +17,9 @@ struct pen__train_ring {
     struct pen__ring_member *member; /* rank 0, from when it has joined */
 };
 
-/* Which island this is. All ranks of the transport come here together. */
+/*
+ * Finds out which island this is. All ranks of the transport call it together.
+ */
 pen_status pen__train_ring_find(struct pen__train_ring *ring,
                                 const struct pen__train_args *args,
                                 struct pen_transport *transport,
@@ -31,7 +33,7 @@ struct pen__train_ring_facts {
     struct pen_batches *batches;
 };
 
-/* Before the replicas join: what all islands must have in common. */
+/* Before the replicas join: describes what all islands must have in common. */
 pen_status pen__train_ring_describe(struct pen__train_ring *ring,
                                     const struct pen__train_ring_facts *facts,
                                     struct pen_text *why);
@@ -40,7 +42,7 @@ pen_status pen__train_ring_describe(struct pen__train_ring *ring,
 const struct pen_island *
 pen__train_ring_island(const struct pen__train_ring *ring);
 
-/* Where a step failed for the ring, its reason is added. */
+/* Adds the reason of the ring where a step failed for it. */
 void pen__train_ring_explain(struct pen__train_ring *ring,
                              struct pen_text *why);
 

@@ -14,7 +14,7 @@
 #define MOST_WHOLE 1024 /* bytes of a contribution that travels as one */
 #define LOOK_NS INT64_C(10000000) /* for something new in the box */
 
-/* In front of the values of a contribution. */
+/* The header before the values of a contribution. */
 struct head {
     char origin[PEN_HASH_SIZE + 7]; /* of round 1: hash of the weights that it
                                        began with; else empty */
@@ -40,7 +40,7 @@ struct pen__ring_member {
     pthread_t thread;
     bool has_thread;
 
-    /* The box. */
+    /* The box between the two threads. */
     pthread_mutex_t lock;
     uint64_t wanted_round; /* 0: nothing is wanted yet */
     uint64_t wanted_first;
@@ -101,7 +101,7 @@ static void commit(void *context, uint64_t round,
     pthread_mutex_unlock(&member->lock);
 }
 
-/* All began with the same weights. */
+/* Whether a contribution fits: all islands began with the same weights. */
 static bool is_fit(const struct pen__ring_member *member,
                    const struct pen_ring_contribution *it, bool is_first_round)
 {
@@ -169,7 +169,9 @@ static pen_status sum(void *context, const struct pen_ring_bytes *state,
 
 /* ---- the thread ---- */
 
-/* The bytes are copied before the ring may want another contribution. */
+/*
+ * Offers a contribution; its bytes are copied before the ring may want another.
+ */
 static void offer_given(struct pen__ring_member *member)
 {
     struct pen_ring_offer offer = {.num_fragments = 0};
@@ -211,7 +213,7 @@ static void explain_end(struct pen__ring_member *member)
                   "ring");
 }
 
-/* False: the thread ends. */
+/* Takes a turn of the member; false: the thread ends. */
 static bool turn(struct pen__ring_member *member, bool *is_told)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
@@ -250,7 +252,9 @@ static void *run(void *context)
     return NULL;
 }
 
-/* Signals are for the thread that trains. */
+/*
+ * Starts the thread with signals blocked: they are for the thread that trains.
+ */
 static pen_status start(struct pen__ring_member *member)
 {
     sigset_t all, before;

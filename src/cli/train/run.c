@@ -146,8 +146,8 @@ static pen_status report_steps(struct pen__training *training, uint32_t count,
 }
 
 /*
- * One step, or as many as overlap before the pipeline has to be empty; those
- * that are known then are in training->steps.
+ * Takes one step, or as many as overlap before the pipeline has to be empty;
+ * those that are known then are in training->steps.
  */
 static pen_status train_pass(struct pen__training *training, uint32_t *count,
                              struct pen_text *why)
@@ -178,7 +178,10 @@ static pen_status train_pass(struct pen__training *training, uint32_t *count,
     return report_steps(training, *count, done, sec, why);
 }
 
-/* Before a checkpoint, so that none is written of what is damaged. */
+/*
+ * Compares replicas before a checkpoint, so that none is written of damaged
+ * numbers.
+ */
 static pen_status verify(struct pen__training *training, uint64_t done,
                          uint64_t step, struct pen_text *why)
 {
@@ -189,7 +192,10 @@ static pen_status verify(struct pen__training *training, uint64_t done,
     return pen_verifier_check(training->verifier, step, why);
 }
 
-/* All ranks do the same here: they know the same votes. */
+/*
+ * Begins and collects checkpoints. All ranks do the same here: they know the
+ * same votes.
+ */
 static pen_status look_after_checkpoints(struct pen__training *training,
                                          const struct pen_step *step,
                                          bool is_last)
@@ -287,7 +293,7 @@ pen_status pen__training_save_kept(struct pen__training *training)
     return status == PEN_LOST ? status : PEN_OK;
 }
 
-/* All that depends on the layout, on this rank alone. */
+/* Makes all that depends on the layout, on this rank alone. */
 static pen_status follow_move(struct pen__training *training,
                               const struct pen__train_move *move,
                               struct pen_text *why)
@@ -319,7 +325,7 @@ static void report_move(struct pen__training *training,
     pen__train_move_tell(move, cost);
 }
 
-/* All ranks come here after the same step. */
+/* Moves to the next layout. All ranks come here after the same step. */
 static pen_status move_on(struct pen__training *training, uint64_t done,
                           struct pen_text *why)
 {

@@ -63,7 +63,7 @@ static pen_status take_batch(struct pen__train_args *args, uint64_t own,
     return PEN_INVALID;
 }
 
-/* The ranks of all stages are those of a pipeline. */
+/* Takes the ranks of all stages, which are those of a pipeline. */
 static pen_status take_replicas(struct pen__train_args *args,
                                 struct pen_text *why)
 {

@@ -318,7 +318,7 @@ pen_status pen__train_make_run(const struct pen__train_args *args,
     return status;
 }
 
-/* Whole bytes, though they come as reals. */
+/* Writes ranks.json with whole bytes, though they come as reals. */
 static pen_status write_ranks(const char *folder, const double *peaks,
                               const double *predicted, uint32_t size,
                               struct pen_text *why)

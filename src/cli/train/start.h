@@ -15,14 +15,17 @@ struct pen_threads_options
 pen__train_threads(const struct pen__train_args *args,
                    const struct pen_launch *launch);
 
-/* Build, plan, model, options and data of this rank; nothing of a single one.
- */
+/* Describes build, plan, model, options and data of this rank, but nothing that
+ * is its alone. */
 pen_status pen__train_describe(const struct pen__train_facts *facts,
                                const struct pen_transport *transport,
                                struct pen_launch_identity *out,
                                struct pen_text *why);
 
-/* Refuses where rank 0 has another. All ranks must have theirs. */
+/*
+ * Refuses where this rank's description differs from that of rank 0. All ranks
+ * must have theirs.
+ */
 pen_status pen__train_compare(const struct pen_launch_identity *own,
                               struct pen_transport *transport,
                               struct pen_text *why);
@@ -41,14 +44,14 @@ pen_status pen__train_make_run(const struct pen__train_args *args,
                                bool is_first, struct pen_text *why);
 
 /*
- * On rank 0: the peak of every rank against what it predicted, told and, in
- * the folder of --run, written. A failure is a warning.
+ * On rank 0: prints the peak of every rank against its prediction and writes it
+ * to the folder of --run. A failure is a warning.
  */
 pen_status pen__train_tell_peaks(const struct pen__train_args *args,
                                  struct pen_transport *transport,
                                  size_t predicted) PEN_MUST_CHECK;
 
-/* On rank 0: the bytes that all ranks have sent. */
+/* On rank 0: prints the bytes that all ranks have sent. */
 pen_status pen__train_tell_sent(struct pen_transport *transport) PEN_MUST_CHECK;
 
 #endif

@@ -17,7 +17,7 @@
 
 /* ---- what is chosen ---- */
 
-/* A model that two cores train in a minute or two. */
+/* Sizes of a model that two cores train in a minute or two. */
 #define LAYERS 4
 #define WIDTH 128
 #define HEADS 4
@@ -79,7 +79,7 @@ static uint64_t count_replicas(const struct pen__train_args *args)
     return replicas == 0 ? 1 : replicas;
 }
 
-/* Divides a batch that is given. */
+/* Chooses a micro-batch that divides a given batch. */
 static uint64_t choose_micro_batch(const struct pen__train_args *args)
 {
     uint64_t unit = MICRO_BATCH * count_replicas(args);
@@ -177,7 +177,7 @@ static pen_status write_in(const char *folder, const char *name,
     return status;
 }
 
-/* A tokenizer of the characters, and a model for it. */
+/* Makes a tokenizer of the characters, and a model for it. */
 static pen_status make_model(const struct pen__train_args *args,
                              struct pen_text *why)
 {
@@ -211,7 +211,7 @@ static pen_status make_model(const struct pen__train_args *args,
     return status;
 }
 
-/* That of the model, or of the newest step of a run. */
+/* Loads the tokenizer of the model, or of the newest step of a run. */
 static pen_status load_tokenizer(const char *model, struct pen_tokenizer **out,
                                  struct pen_text *why)
 {

@@ -46,7 +46,10 @@ static void warn_of_engine(const struct pen__training *training)
                 training->args.engine_name);
 }
 
-/* Partial sums of several micro-batches stay on the member that has them. */
+/*
+ * Says that gradients are kept: partial sums of several micro-batches stay on
+ * the member that has them.
+ */
 static void tell_kept_gradients(const struct pen__training *training)
 {
     if (training->is_first && training->args.sharding >= PEN_SHARDING_ZERO2 &&
@@ -68,7 +71,10 @@ static void warn_of_bf16(const struct pen__training *training)
                 "than f32; leave out --bf16, or see penstock doctor");
 }
 
-/* First of all, since this may start the program again to bind its threads. */
+/*
+ * Starts threads, first of all, since this may start the program again to bind
+ * them.
+ */
 static pen_status start_threads(struct pen__training *training,
                                 struct pen_text *why)
 {
@@ -169,7 +175,7 @@ static pen_status open_report(struct pen__training *training, uint64_t done,
     return PEN_OK;
 }
 
-/* All steps were done before. */
+/* Ends a run whose steps were all done before. */
 static pen_status finish(struct pen__training *training, struct pen_text *why)
 {
     if (training->is_first)
@@ -239,7 +245,10 @@ static int tell_check(const struct pen__training *training)
     return code;
 }
 
-/* Before ranks can agree the launcher ends all with one; it knows no reason. */
+/*
+ * Fails before ranks can agree: the launcher then ends all of them, and knows
+ * no reason.
+ */
 static pen_status fail_early(const struct pen__training *training,
                              pen_status status, struct pen_text *why)
 {
@@ -288,7 +297,7 @@ static pen_status start(struct pen__training *training, struct pen_text *why)
     return status == PEN_OK ? pen__training_prepare(training, why) : status;
 }
 
-/* The first rank has the reason. */
+/* Refuses the run; the first rank has the reason. */
 static int refuse(pen_status status, const struct pen_text *why)
 {
     int code = pen__refuse(why);

@@ -64,7 +64,7 @@ pen__training_own_ranks(const struct pen__training *training);
 /* A check of one process may be of more ranks than there are. */
 bool pen__training_stands_alone(const struct pen__training *training);
 
-/* The last step that is kept counts from here on. */
+/* Makes the last kept step count from here on. */
 void pen__training_finish_commit(struct pen__training *training);
 
 /* Options for the trainer, for any layout. */
@@ -73,11 +73,11 @@ pen__training_options(struct pen__training *training,
                       const struct pen__train_layout *layout,
                       const struct pen__train_args *args);
 
-/* Where --verify-interval asks for one. */
+/* Makes the verifier where --verify-interval asks for one. */
 pen_status pen__training_make_verifier(struct pen__training *training,
                                        struct pen_text *why);
 
-/* A rank that writes to the run folder, and did not claim it, joins it. */
+/* Joins the run folder on a rank that writes to it, and did not claim it. */
 pen_status pen__training_join_folder(const struct pen__training *training,
                                      struct pen_text *why);
 
@@ -90,7 +90,10 @@ void pen__training_release(struct pen__training *training, bool is_done);
 
 /* ---- prepare.c ---- */
 
-/* All ranks agree after each phase, and begin the next one together. */
+/*
+ * Prepares the run by phases. All ranks agree after each, and begin the next
+ * one together.
+ */
 pen_status pen__training_prepare(struct pen__training *training,
                                  struct pen_text *why);
 
@@ -103,7 +106,7 @@ void pen__training_predict_memory(struct pen__training *training,
 pen_status pen__training_settle(struct pen__training *training,
                                 struct pen_text *why);
 
-/* Into the metrics. */
+/* Puts the predictions into the metrics. */
 void pen__training_set_predictions(struct pen__training *training);
 
 /*

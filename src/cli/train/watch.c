@@ -23,7 +23,10 @@ static void host_name(char out[HOST_SIZE])
     out[HOST_SIZE - 1] = '\0';
 }
 
-/* The same on all ranks, and of no other job: made by the first of them. */
+/*
+ * Makes a name that is the same on all ranks and of no other job; the first
+ * rank chooses it.
+ */
 static pen_status job_name(struct pen_transport *transport, const char *host,
                            char out[JOB_SIZE])
 {
@@ -33,14 +36,19 @@ static pen_status job_name(struct pen_transport *transport, const char *host,
     return pen_transport_share(transport, out, JOB_SIZE);
 }
 
-/* Replicas that rarely talk may wait for much longer than steps take. */
+/*
+ * Seconds to wait at least: replicas that rarely talk may wait for much longer
+ * than steps take.
+ */
 static double least_patience(const struct pen__train_args *args)
 {
     enum { REPLICAS_SEC = 600 };
     return args->replica_batch < args->global_batch_size ? REPLICAS_SEC : 0;
 }
 
-/* For the ranks of a node to come, as outside the rows (watchdog.h). */
+/*
+ * Seconds for the ranks of a node to come, as outside of the rows (watchdog.h).
+ */
 static double board_deadline(const struct pen__train_args *args)
 {
     enum { BOARD_SEC = 60, OUTSIDE_FACTOR = 10 };
@@ -56,7 +64,7 @@ static bool has_node(const struct pen_launch *launch)
            launch->local_rank < launch->local_size;
 }
 
-/* All ranks of the node do this together. */
+/* Opens the board; all ranks of the node do this together. */
 static pen_status open_board(struct pen__train_watch *watch,
                              const struct pen__train_args *args,
                              const struct pen_launch *launch, const char *job,

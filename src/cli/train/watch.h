@@ -34,14 +34,17 @@ pen_status pen__train_watch_start(struct pen__train_watch *watch,
                                   const struct pen_launch *launch,
                                   struct pen_text *why);
 
-/* Right after MPI_Init: opens them where that was not possible before. */
+/*
+ * Right after MPI_Init: opens board and watchdog where that was not possible
+ * before.
+ */
 pen_status pen__train_watch_join(struct pen__train_watch *watch,
                                  const struct pen__train_args *args,
                                  const struct pen_launch *launch,
                                  struct pen_transport *transport,
                                  struct pen_text *why);
 
-/* Once the layout is known: what steps will be like, and the trace. */
+/* Once the layout is known: expects its steps, and opens the trace. */
 pen_status pen__train_watch_init(struct pen__train_watch *watch,
                                  const struct pen__train_args *args,
                                  const struct pen__train_layout *layout,
@@ -49,8 +52,8 @@ pen_status pen__train_watch_init(struct pen__train_watch *watch,
                                  struct pen_text *why);
 
 /*
- * The run goes over to another layout, whose schedule must stay until the end.
- * A trace ends here.
+ * The run changes to another layout, whose schedule must stay until the end. A
+ * trace ends here.
  */
 void pen__train_watch_move(struct pen__train_watch *watch,
                            const struct pen__train_layout *layout,
@@ -58,8 +61,8 @@ void pen__train_watch_move(struct pen__train_watch *watch,
 void pen__train_watch_release(struct pen__train_watch *watch);
 
 /*
- * Before the first step, without a prediction: what it computes, and what all
- * ranks can at most; either may be NaN.
+ * Before the first step, without a prediction: the flops of a step, and those
+ * of all ranks per second, at most; either may be NaN.
  */
 void pen__train_watch_expect(struct pen__train_watch *watch, double step_flops,
                              double peak_flops);
