@@ -120,6 +120,11 @@ draw_rest() {
     [ "$(pick checksum 0 0 0 1)" = 0 ] || own+=(--checksum-messages)
 }
 
+# Percent by which the memory of ranks was above their prediction: least, most.
+memory_above() {
+    sed -n 's/.*memory of rank .* predicted .*, \([-+][0-9.]*\) %$/\1/p' "$work/err" | sort -g | sed -n '1p;$p' | xargs
+}
+
 compose() { # NUMBER
     local number=$1 kind family tp cp ep pp dp own same logical schedules shardings schedule layers batches size \
         logical_replicas sharding hash
@@ -139,7 +144,7 @@ compose() { # NUMBER
     if [ -n "$hash" ] && [ "$hash" = "${composed[$key]}" ]; then
         num_equal=$((num_equal + 1))
         [ -z "${PEN_DONE:-}" ] || echo "$seed $number" >>"$PEN_DONE"
-        [ -z "${PEN_VERBOSE:-}" ] || echo "equal: $line"
+        [ -z "${PEN_VERBOSE:-}" ] || echo "equal: $line (memory $(memory_above) %)"
     else
         fail "other bits than one process"
     fi
