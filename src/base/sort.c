@@ -9,7 +9,7 @@ static void swap(char *a, char *b, size_t size)
     }
 }
 
-/* By insertion. */
+/* Sorts by insertion. */
 void pen_sort_few(void *items, size_t count, size_t size,
                   int (*compare)(const void *, const void *))
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From worst to best. */
+/* Kinds of events, from worst to best. */
 enum kind {
     KIND_NONE,
     KIND_NAME,       /* an event that is named as an operation */

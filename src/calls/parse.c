@@ -1,6 +1,6 @@
 /*
- * One file to the calls of one rank. Large JSON is read value by value, so
- * that memory is needed for the text and the calls only.
+ * Reads one file into the calls of one rank. Large JSON is read value by value,
+ * so that memory is needed for the text and the calls only.
  */
 #include "base/json_walk.h"
 #include "calls/pickle.h"

@@ -122,7 +122,7 @@ struct pen_recipe_field {
 /* The members in the order of plan.json; a NULL key after the last one. */
 extern const struct pen_recipe_field pen_recipe_fields[];
 
-/* Its value as a number: of a flag 0 or 1, of a list its bits. */
+/* The value of a setting as a number: of a flag 0 or 1, of a list its bits. */
 unsigned pen_recipe_get(const struct pen_recipe *recipe,
                         const struct pen_recipe_field *field);
 void pen_recipe_set(struct pen_recipe *recipe,

@@ -121,9 +121,9 @@ pen_status pen_weights_put_at(struct pen_weights_writer *writer, size_t tensor,
                               struct pen_text *why);
 
 /*
- * Completes all files, of which every tensor must be complete, without an
- * index. For callers that write one index over the files of several writers;
- * they end with pen_weights_free().
+ * Completes all files, whose tensors must all be complete, but writes no index.
+ * For callers that write one index over the files of several writers; they end
+ * with pen_weights_free().
  */
 pen_status pen_weights_flush(struct pen_weights_writer *writer,
                              struct pen_text *why);

@@ -440,7 +440,7 @@ struct pen_engine_ops {
     void (*give)(struct pen_engine *engine, enum pen_place place, void *block,
                  size_t bytes);
 
-    /* Between any two addresses of either place that do not overlap. */
+    /* Copies between any two addresses of either place that do not overlap. */
     void (*copy)(struct pen_engine *engine, const void *from, void *to,
                  size_t bytes);
 
@@ -469,8 +469,8 @@ struct pen_engine_ops {
     size_t (*passing_bytes)(const struct pen_engine *engine);
 
     /*
-     * All parts are zero at first. On failure *out is untouched. Parameters
-     * are freed before their engine.
+     * Creates a parameter; all parts are zero at first. On failure *out is
+     * untouched. Parameters are freed before their engine.
      */
     pen_status (*parameter_create)(struct pen_engine *engine,
                                    const struct pen_parameter_shape *shape,
@@ -505,7 +505,10 @@ struct pen_engine_ops {
     void (*parameter_put)(struct pen_engine *engine,
                           struct pen_parameter *parameter, int copy);
 
-    /* From and to a plain array of rows * columns stats. Not for the step. */
+    /*
+     * Copies from and to a plain array of rows * columns stats. Not for the
+     * step.
+     */
     void (*parameter_import)(struct pen_engine *engine,
                              struct pen_parameter *parameter,
                              enum pen_parameter_part part,
@@ -599,9 +602,9 @@ struct pen_engine_ops {
                      const struct pen_sgd *sgd);
 
     /*
-     * For every shape of a matrix before the first step; again is fine. After
-     * the last step of a parameter call parameter_value_changed(). Both are
-     * NULL in an engine without Muon.
+     * Call muon_prepare() for every shape of a matrix before the first step;
+     * again is fine. After the last step of a parameter call
+     * parameter_value_changed(). Both are NULL in an engine without Muon.
      */
     pen_status (*muon_prepare)(struct pen_engine *engine, size_t rows,
                                size_t columns, struct pen_text *why);
@@ -609,7 +612,10 @@ struct pen_engine_ops {
                       struct pen_parameter *parameter,
                       const struct pen_muon *muon);
 
-    /* For every (weight, rows) before the first step; again is fine. */
+    /*
+     * Call linear_prepare() for every (weight, rows) before the first step;
+     * again is fine.
+     */
     pen_status (*linear_prepare)(struct pen_engine *engine,
                                  const struct pen_linear *linear,
                                  struct pen_text *why);
@@ -663,9 +669,9 @@ struct pen_engine_ops {
                             void *dup);
 
     /*
-     * These seven are NULL in an engine without experts. The backward of the
-     * input writes dlogits, which the backward of the weight reads, and adds to
-     * dx where there is one.
+     * These seven functions are NULL in an engine without experts. The backward
+     * of the input writes dlogits, which the backward of the weight reads, and
+     * adds to dx where there is one.
      */
     void (*route_forward)(struct pen_engine *engine,
                           const struct pen_router *router, const void *x,
@@ -695,7 +701,7 @@ struct pen_engine_ops {
                           const void *gates, const void *x, const void *dy,
                           void *dgates, void *dx);
 
-    /* These nine are NULL in an engine without experts, too. */
+    /* These nine functions are NULL in an engine without experts, too. */
     void (*clamped_gate_forward)(struct pen_engine *engine,
                                  const struct pen_clamped_gate *gate,
                                  const void *x, void *y);
@@ -732,7 +738,7 @@ struct pen_engine_ops {
                          const struct pen_columns *columns, const void *x,
                          void *y);
 
-    /* In place; the backward of a turn is the turn back. */
+    /* Turns in place; the backward of a turn is the turn back. */
     void (*rotary_forward)(struct pen_engine *engine,
                            const struct pen_rotary *rotary, void *x);
     void (*rotary_backward)(struct pen_engine *engine,
@@ -793,7 +799,10 @@ struct pen_engine_ops {
     void (*relu_backward)(struct pen_engine *engine, size_t count,
                           const void *y, const void *dy, void *dx);
 
-    /* For every shape before the first step; again is fine. */
+    /*
+     * Call convolution_prepare() for every shape before the first step; again
+     * is fine.
+     */
     pen_status (*convolution_prepare)(struct pen_engine *engine,
                                       const struct pen_convolution *convolution,
                                       struct pen_text *why);
@@ -849,7 +858,7 @@ struct pen_engine {
     size_t taken[PEN_PLACES]; /* bytes that take() handed out */
 };
 
-/* NULL is fine. */
+/* Frees an engine. NULL is fine. */
 void pen_engine_free(struct pen_engine *engine);
 
 /*
@@ -861,7 +870,7 @@ void *pen_engine_take(struct pen_engine *engine, enum pen_place place,
 void pen_engine_give(struct pen_engine *engine, enum pen_place place,
                      void *block, size_t bytes);
 
-/* is_reached(); a fault ends the process with its reason. */
+/* Asks is_reached() of the engine; a fault ends the process with its reason. */
 bool pen_engine_is_reached(struct pen_engine *engine, uint64_t mark);
 
 /* Waits until everything that was called is finished. */

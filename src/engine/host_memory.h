@@ -15,7 +15,9 @@ void pen_host_give(struct pen_engine *engine, enum pen_place place, void *block,
 void pen_host_copy(struct pen_engine *engine, const void *from, void *to,
                    size_t bytes);
 
-/* Every call is finished when it returns. */
+/*
+ * Marks of an engine on the host, where every call is finished when it returns.
+ */
 uint64_t pen_host_mark(struct pen_engine *engine);
 bool pen_host_is_reached(struct pen_engine *engine, uint64_t mark);
 const char *pen_host_fault(struct pen_engine *engine);

@@ -51,7 +51,7 @@ bool pen_mirror_is_ready(const struct pen_mirror *mirror);
  */
 void *pen_mirror_at(const struct pen_mirror *mirror);
 
-/* open() and at(). */
+/* Does both: open() and at(). */
 void *pen_mirror_show(struct pen_mirror *mirror,
                       const struct pen_mirror_piece *piece);
 

@@ -168,7 +168,10 @@ static void route_row(const struct pen_router *router, const REAL *logits,
         gates[k] = (REAL)softmax_gate(router, logits[choice[k]], largest, sum);
 }
 
-/* With the sum of gates times their slopes. */
+/*
+ * The slope of a logit under sigmoid gates; `common` is the sum of gates times
+ * their slopes.
+ */
 static double sigmoid_slope(const struct pen_router *router, REAL logit,
                             double sum, double slope, double common)
 {

@@ -15,7 +15,10 @@
 
 /* ---- the nearest plan ---- */
 
-/* 1F1B, interleaved where a rank has several stages, and nothing else. */
+/*
+ * Fits the schedule: 1F1B, interleaved where a rank has several stages, and
+ * nothing else.
+ */
 static pen_status fit_schedule(struct pen_plan *plan, struct pen_text *notes,
                                struct pen_text *why)
 {

@@ -66,7 +66,7 @@ struct pen__megatron_moments {
     const char *second;
 };
 
-/* The last has 0 bytes. */
+/* A table that ends with an entry of 0 bytes. */
 extern const struct pen__megatron_moments pen__megatron_moments[];
 
 #endif

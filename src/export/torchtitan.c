@@ -291,7 +291,10 @@ static void fit_numbers(const struct pen__titan *titan, struct pen_plan *plan,
             titan->program);
 }
 
-/* By name in 0.2.2; 0.3.0 takes numbers, too, but not those of experts. */
+/*
+ * Checks that a model can be named. 0.2.2 takes names; 0.3.0 takes numbers,
+ * too, but not those of experts.
+ */
 static pen_status check_name(const struct pen__titan *titan,
                              const struct pen_plan *plan,
                              const struct pen_model *model,

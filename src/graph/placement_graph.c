@@ -85,7 +85,10 @@ static pen_status read_node(struct reader *reader, const struct pen_json *json,
     return status;
 }
 
-/* Colors of the file become 0, 1, ...; a node without one has its own. */
+/*
+ * Numbers the colors of the file 0, 1, ...; a node without a color gets one of
+ * its own.
+ */
 static void number_colors(struct reader *reader)
 {
     uint32_t count = 0;

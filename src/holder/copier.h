@@ -25,7 +25,7 @@ struct pen_copier_job {
     const struct pen_copier_piece *pieces;
     size_t num_pieces;
     uint32_t *checks; /* of the blocks */
-    /* Once, by the thread that finds all of them copied. */
+    /* Called once, by the thread that finds all pieces copied. */
     void (*done)(void *context);
     void *context;
 };

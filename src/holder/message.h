@@ -82,9 +82,10 @@ pen_status pen_holder_send(int socket, const struct pen_holder_message *message,
                            int descriptor);
 
 /*
- * Receives one. *descriptor is what came with it, or -1; the caller closes it,
- * also when the message is refused (PEN_INVALID). PEN_BUSY: none is there on a
- * socket that must not block. PEN_LOST: the other end is gone.
+ * Receives a message. *descriptor is what came with it, or -1; the caller
+ * closes it, also when the message is refused (PEN_INVALID). PEN_BUSY: no
+ * message is there, on a socket that must not block. PEN_LOST: the other end is
+ * gone.
  */
 pen_status pen_holder_receive(int socket, struct pen_holder_message *out,
                               int *descriptor, struct pen_text *why);

@@ -80,7 +80,7 @@ void *pen__attempt_output(struct pen__attempt *attempt, size_t count);
 /* Zeros of the master type. */
 void *pen__attempt_stats(struct pen__attempt *attempt, size_t count);
 
-/* From -1 to 1; bf16 has it. */
+/* Draws a number from -1 to 1 that bf16 has. */
 double pen__attempt_draw(struct pen__attempt *attempt);
 
 /* Makes numbers below `limit`. */

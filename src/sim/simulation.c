@@ -16,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* With its label less than SMPI can count. */
+/* The longest message: with its label it has fewer bytes than SMPI can count.
+ */
 #define MOST_MESSAGE (((size_t)1 << 31) - 1024)
 
 /* The memory that the two processes share. */

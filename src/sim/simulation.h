@@ -29,7 +29,7 @@ struct pen_sim_part {
     uint64_t num_experts;    /* parameters of those on each rank */
 };
 
-/* How far it is. */
+/* How far a simulation is. */
 struct pen_sim_progress {
     uint32_t num_started; /* ranks that are ready to train */
     uint64_t num_steps;   /* that are done, all ranks together */

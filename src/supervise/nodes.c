@@ -59,7 +59,7 @@ static bool read_slots(struct span line, uint32_t *out)
     return true;
 }
 
-/* NULL, or what is wrong with it. */
+/* Reads a line. Returns NULL, or what is wrong with it. */
 static const char *read_line(struct span line, struct pen_node *out)
 {
     const char *at = line.begin;

@@ -67,7 +67,7 @@ enum pen_rounds_event {
                             nothing is under way until the next call */
 };
 
-/* Never waits. */
+/* Returns the next event of the rounds; never waits. */
 enum pen_rounds_event pen_rounds_poll(struct pen_rounds *rounds);
 
 /* Notes that the round has ended on this member. */

@@ -242,7 +242,7 @@ static int64_t factor_of(const struct pen__node_view *view, uint32_t own,
 }
 
 /*
- * Reads the work of a rank. A root that computes may do so in any of its
+ * Reads the work of a rank. The root of a wait may compute in any of its
  * threads but the watchdog's.
  */
 static void read_work(const struct pen__node_view *view,

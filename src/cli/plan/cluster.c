@@ -242,7 +242,7 @@ static const struct pen__verb verbs[] = {
     {"detect", "[-o FILE]", "Measures this machine, or under mpirun a cluster",
      NULL, NULL, 0, 0, 0}}; /* the last one is of penstock-train */
 
-/* In the same order. */
+/* The functions of the verbs, in the order of their table. */
 static int (*const runs[])(const struct pen__rest *words) = {run_list, run_show,
                                                              run_check};
 

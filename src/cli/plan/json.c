@@ -121,7 +121,7 @@ static void add_price(const struct pen_plan *plan,
                                   it->joules * steps / 3.6e6));
 }
 
-/* Only where the plan has one. */
+/* Adds the recipe, where the plan has one. */
 static void add_recipe(const struct pen_plan *plan, json_t *object)
 {
     struct pen_text text = PEN_TEXT_EMPTY;
@@ -311,7 +311,7 @@ static json_t *sync_json(const struct pen__plan_report *report)
     return object;
 }
 
-/* Each as a plan, with what it is best for and whether it was chosen. */
+/* Prints each as a plan, with what it is best for and whether it was chosen. */
 static json_t *devices_json(const struct pen__plan_report *report)
 {
     struct pen__device_rows rows;

@@ -158,7 +158,9 @@ static void store_layout(const struct pen_megatron_layout *layout,
     }
 }
 
-/* As `plan` mostly chooses: the optimizer's state is cut where it can be. */
+/*
+ * Chooses as `plan` mostly does: the optimizer's state is cut where it can be.
+ */
 static void choose_sharding(const struct pen__plan_args *args,
                             const struct pen_setting *setting,
                             struct pen_candidate *candidate)
@@ -244,7 +246,7 @@ static pen_status make_plan(const struct pen__plan_args *args,
 
 /* ---- a layout of Megatron's command line ---- */
 
-/* Its own overlaps, not those that are usual. */
+/* Imports a plan with its own overlaps, not the usual ones. */
 static pen_status import_plan(struct pen__plan_args *args,
                               struct pen__planning *planning,
                               struct pen_plan **out, struct pen_text *why)

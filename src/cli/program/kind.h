@@ -30,7 +30,7 @@ enum pen__kind {
 #undef PEN__KIND_ENUM
 };
 
-/* From names in a folder, or the first bytes of a file. */
+/* The kind, by the names in a folder or the first bytes of a file. */
 enum pen__kind pen__kind_of(const char *path);
 
 /*

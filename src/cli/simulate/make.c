@@ -152,7 +152,7 @@ static uint32_t group_size(const struct pen__simulate_job *job)
     return job->simulated.tensor_ranks * job->simulated.context_ranks;
 }
 
-/* They have neighbouring devices. */
+/* Gives the members of each group neighbouring devices. */
 static void spread_groups(struct pen__simulate_job *job, uint32_t num_groups)
 {
     uint32_t size = group_size(job);

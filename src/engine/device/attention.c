@@ -179,7 +179,7 @@ static struct matrices of_heads(const struct pen_engine *engine,
                              .share = 1};
 }
 
-/* With rows and columns exchanged. */
+/* The matrices with rows and columns exchanged. */
 static struct matrices turned(struct matrices matrices)
 {
     long row = matrices.row;

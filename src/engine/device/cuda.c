@@ -233,7 +233,10 @@ static const struct pen__driver_ops cuda_ops = {.close = cuda_close,
                                                 .is_reached = cuda_is_reached,
                                                 .fault = cuda_fault};
 
-/* Before anything is loaded: a program without kernels needs no library. */
+/*
+ * Checks for kernels before anything is loaded: a program without them needs no
+ * library.
+ */
 static pen_status check_kernels(struct pen_text *why)
 {
     if (pen__cuda_text_f32[0] != '\0')

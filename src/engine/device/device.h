@@ -110,7 +110,7 @@ static inline float *pen__gradient_of(const struct pen_parameter *parameter)
     return parameter == NULL ? NULL : parameter->parts[PEN_PART_GRADIENT];
 }
 
-/* One matrix, and no bias, sum or scale. */
+/* The sizes of a product of one matrix, without bias, sum or scale. */
 struct pen__product_sizes pen__plain_product(size_t rows, size_t columns,
                                              size_t depth);
 

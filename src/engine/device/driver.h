@@ -52,7 +52,7 @@ struct pen__driver_ops {
                    long groups, const void *const *addresses,
                    const void *sizes);
 
-    /* As those of an engine. */
+    /* Marks, as those of an engine. */
     uint64_t (*mark)(struct pen__driver *driver);
     bool (*is_reached)(struct pen__driver *driver, uint64_t mark);
     const char *(*fault)(struct pen__driver *driver);

@@ -218,7 +218,9 @@ static void gradient_clear(struct pen_engine *engine,
                        parameter->count * sizeof(float));
 }
 
-/* At a place of the caller's, or in memory of its own. */
+/*
+ * Places a part of a parameter in the caller's memory, or in memory of its own.
+ */
 static pen_status place(struct pen_engine *engine,
                         struct pen_parameter *parameter, int part, void *at)
 {

@@ -81,7 +81,9 @@ struct pen__distant {
     const char *fault; /* NULL: none */
 };
 
-/* distant.c: a place in the queue, to be filled in; then it is put. */
+/*
+ * distant.c: begins a command in the queue, which the caller fills in and puts.
+ */
 struct pen__command *pen__distant_begin(
     struct pen_engine *engine,
     void (*run)(struct pen_engine *, const struct pen__command *));

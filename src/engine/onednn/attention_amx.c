@@ -66,7 +66,7 @@ static size_t padded(size_t count)
     return rounded(count) + ROWS;
 }
 
-/* In 16 and in 4 byte words. */
+/* Arrays of words of 16 bits, and of 32 bits. */
 struct room {
     uint16_t *q;    /* (QUERIES, D), as are the next two */
     uint16_t *dout; /* what a sequence ends too early for is zero */
@@ -120,7 +120,7 @@ size_t pen__amx_bytes(const struct pen_attention *shape)
     return room_init(&room, shape, NULL);
 }
 
-/* All eight tiles are of the full size. */
+/* Configures all eight tiles at their full size. */
 static void tiles_begin(void)
 {
     struct {
@@ -155,7 +155,7 @@ struct product {
     bool is_added;
 };
 
-/* Two by two tiles, so that each that is read serves twice. */
+/* Multiplies two by two tiles, so that each one that is read serves twice. */
 static void square(const struct product *of, size_t row, size_t column)
 {
     size_t c_bytes = of->c_stride * sizeof *of->c;

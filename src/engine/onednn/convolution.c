@@ -253,7 +253,7 @@ static pen_status make_passes(struct pen__onednn *self,
     return status;
 }
 
-/* Most that a product or a copy takes for itself. */
+/* The most scratch that a product or a copy takes for itself. */
 static size_t own_scratch(const struct pen__convolution *convolution)
 {
     size_t largest = 0;

@@ -104,7 +104,7 @@ static void route_backward_weight(struct pen_engine *engine,
         add_router_bias(router, dlogits);
 }
 
-/* One group, or the sum of all. */
+/* Copies one group, or the sum of all. */
 static void copy_group(const struct pen_columns *columns, size_t groups,
                        const ELEMENT *in, ELEMENT *out)
 {

@@ -18,7 +18,10 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* From one huge page to another. The rest of the last one is never touched. */
+/*
+ * Maps memory from one huge page to another. The rest of the last one is never
+ * touched.
+ */
 static void *map_large(size_t bytes)
 {
     size_t length = round_up(bytes, HUGE_PAGE);

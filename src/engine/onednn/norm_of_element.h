@@ -92,7 +92,7 @@ static void norm_backward_input(struct pen_engine *engine,
     }
 }
 
-/* Some columns of all rows, in the order of the rows. */
+/* Sums some columns over all rows, in the order of the rows. */
 static void norm_columns(const struct pen_norm *norm, size_t first,
                          const ELEMENT *x, const float *mean, const float *rstd,
                          const ELEMENT *dy, float *dgain, float *dbias)

@@ -46,7 +46,10 @@ static size_t at_most(size_t number, size_t limit)
     return number < limit ? number : limit;
 }
 
-/* Up to two blocks there are two halves, unless it is shallow. */
+/*
+ * The depth of a block. A depth of up to two blocks is halved, unless it is
+ * shallow.
+ */
 static size_t depth_of(size_t inner, size_t unit)
 {
     size_t most = DEPTH_BYTES / unit;
@@ -115,7 +118,7 @@ static bool is_multiple(size_t distance, size_t of)
     return distance % of == 0;
 }
 
-/* From column to column as they are stored. */
+/* The distance from column to column as they are stored. */
 static size_t a_distance(const struct pen__sgemm *of)
 {
     return of->is_a_turned ? of->inner : of->rows;

@@ -3,7 +3,7 @@
 
 #include "ring/net/net.h"
 
-/* Between the files of a net. */
+/* The state of a connection, which the files of a net share. */
 
 enum pen__connection_state {
     PEN__UNUSED,

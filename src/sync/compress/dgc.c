@@ -26,7 +26,10 @@ static const struct pen_sync_option options[] = {
                 "warm-up epochs, which send more values"},
 };
 
-/* Without what is picked. Measured: bench/compress. */
+/*
+ * Passes over the gradient, without the picked values. Measured by
+ * bench/compress.
+ */
 static const double passes = 1;
 
 struct dgc {

@@ -20,7 +20,10 @@ static const struct pen_sync_option options[] = {
                "share of the values that is sent"},
 };
 
-/* Without what is picked. Measured: bench/compress. */
+/*
+ * Passes over the gradient, without the picked values. Measured by
+ * bench/compress.
+ */
 static const double passes = 0.8;
 
 struct top_k {

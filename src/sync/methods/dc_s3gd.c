@@ -14,7 +14,7 @@
  * of them. It is kept here as `base`, so that it stays the same to the bit;
  * Dw_i is x_i - base, and x_i + D_i is base + mean(Dw). With lambda = 0 the
  * base moves by the mean of the last updates, and each gradient is taken at
- * the base and the own last update. One replica is the optimizer alone.
+ * the base and the own last update. With one replica, only the optimizer steps.
  */
 #include "sync/method.h"
 
