@@ -117,7 +117,7 @@ static uint32_t bytes_of(const struct pen__megatron_words *words,
                : 4;
 }
 
-/* Bytes that are as usual stay 0. */
+/* Reads the bytes of the optimizer's state; the usual ones stay 0. */
 static void read_state(const struct pen__megatron_words *words,
                        struct pen_plan *plan)
 {

@@ -112,7 +112,10 @@ static double context_time(const struct pen__layer *layer, double passes)
     return fmax(PEN_BESIDE_SHARE * passes * sec, passes * sec - hidden);
 }
 
-/* By operation: every second product, and what is cheap; attention is kept. */
+/*
+ * Seconds of selective recomputation by operation: every second product and all
+ * cheap operations, but not attention, whose results are kept.
+ */
 static double selected_time(const struct pen__layer *layer)
 {
     struct pen_operation_list forward = {.count = 0};

@@ -292,7 +292,7 @@ static const enum pen_target offers[] = {
 
 #define NUM_OFFERS (sizeof offers / sizeof *offers)
 
-/* With the first sharding that another target has. */
+/* Whether a target runs a candidate, with the first sharding that it has. */
 static bool target_runs(const struct pen_setting *setting,
                         enum pen_target target, struct pen_candidate candidate)
 {

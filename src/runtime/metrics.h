@@ -67,7 +67,7 @@ enum pen_metric {
 /* Durations are counted up to 1, 2 and 5 times a power of ten. */
 #define PEN_METRICS_NUM_BOUNDS 16
 
-/* Starts as zeros, with a version: nothing else is known. */
+/* Figures that start as zeros; at first only the version is known. */
 struct pen_metrics {
     const char *version; /* a constant */
     double values[PEN_NUM_METRICS];

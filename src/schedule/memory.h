@@ -32,9 +32,9 @@ struct pen__event {
 };
 
 /*
- * Events of this rank in time order, guests included. The run has recorded its
- * ops. A stash that moves is in both places while it is under way. *out is
- * owned by the caller.
+ * Events of this rank in time order, guests included. The run must have
+ * recorded its ops. A stash that moves is in both places while it is under way.
+ * *out is owned by the caller.
  */
 pen_status pen__rank_events(const struct pen_schedule *schedule, uint32_t rank,
                             const struct pen__run *run,

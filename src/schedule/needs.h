@@ -30,9 +30,9 @@ struct pen_stage_needs pen_row_count_needs(const struct pen_shape *shape,
 
 /*
  * Buffers of a channel, that is of messages of one direction to or from one
- * rank of the pipeline. To that rank: as many as are made before their sends,
- * and those under way. From it: receives are posted ahead, and all that are
- * posted at one time have room.
+ * rank of the pipeline. Outgoing messages need a buffer from when they are made
+ * until they have left. Incoming ones need one for each receive that is posted
+ * ahead at the same time.
  */
 uint32_t pen_row_count_out(const struct pen_schedule *schedule, uint32_t row,
                            enum pen_direction direction, uint32_t peer);

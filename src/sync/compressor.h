@@ -55,11 +55,14 @@ struct pen_compressor {
 
     void (*cost)(const struct pen_sync_case *of, struct pen_mean_cost *out);
 
-    /* Floats of its largest sum, bytes of its longest message to a member. */
+    /* Floats of the compressor's largest sum, bytes of its longest message. */
     void (*sizes)(const struct pen_compression *setting, size_t *sum,
                   size_t *gathered);
 
-    /* Its state, which it frees; `setting` is copied if it is needed later. */
+    /*
+     * Makes a state, which free() frees; `setting` is copied if it is needed
+     * later.
+     */
     pen_status (*create)(const struct pen_compression *setting, void **out,
                          struct pen_text *why);
     void (*free)(void *state);

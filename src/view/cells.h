@@ -71,7 +71,6 @@ void pen__add_item_label(const struct pen_picture_item *item,
                          struct pen_text *out);
 void pen__add_clean(const char *string, struct pen_text *out);
 
-/* "p=4 m=8 v=2": what is not one is named. */
 /*
  * Returns whether the schedule has a second copy of the model, that runs
  * upwards.

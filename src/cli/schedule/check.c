@@ -12,7 +12,7 @@
 
 #define MOST_TOLD 20u /* mistakes; after that only their number */
 
-/* A mistake at a byte of the file. */
+/* A mistake in the file, with the byte where it is. */
 struct mistake {
     size_t at;
     unsigned rule;

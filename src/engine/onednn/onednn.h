@@ -138,7 +138,7 @@ struct pen__sgemm {
     size_t inner;
 };
 
-/* Notes one, where the library copies its operands. */
+/* Notes the memory of a product, where the library copies its operands. */
 void pen__packing_note_floats(struct pen__onednn *self,
                               const struct pen__sgemm *of);
 

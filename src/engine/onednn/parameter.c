@@ -15,8 +15,8 @@ enum { NOMINAL_ROWS = 512 };
 /*
  * The library's inner product takes twice as long as its plain matrix product
  * for the gradient of the input where the outputs are many (heads), from the
- * layout that it likes best. It falls back to the other where the weight is
- * plain.
+ * layout that it likes best. Where the weight is plain, the inner product uses
+ * the matrix product.
  */
 static bool wants_plain_copy(const struct pen_parameter_shape *shape)
 {

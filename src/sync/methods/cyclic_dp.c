@@ -199,7 +199,7 @@ static void states(struct pen_sync *sync, struct pen_sync_states *out)
                                sync->setting->count);
 }
 
-/* All replicas have the model. */
+/* Writes the weights, which are the model on all replicas. */
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_sync_read_weights(sync->setting, out);

@@ -207,7 +207,7 @@ static void before_step(struct pen_sync *sync, const struct pen_sync_step *at)
     pen_sync_write_gradients(sync->setting, sync->vector);
 }
 
-/* All replicas have the model. */
+/* Writes the weights, which are the model on all replicas. */
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_sync_read_weights(sync->setting, out);

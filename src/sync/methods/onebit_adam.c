@@ -182,7 +182,7 @@ static void states(struct pen_sync *sync, struct pen_sync_states *out)
     pen_average_states(sync->coded, out);
 }
 
-/* All replicas have the model. */
+/* Writes the weights, which are the model on all replicas. */
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_sync_read_weights(sync->setting, out);
