@@ -10,7 +10,7 @@
  */
 enum pen_message_way {
     PEN_WAY_DISTANCES, /* all to one partner after another, at distances 1, 2,
-                          4, ... */
+                          4, ... below the span */
     PEN_WAY_THERE,     /* to all others at once, each gets its share */
     PEN_WAY_BACK,      /* to all others at once, each gets the own share */
     PEN_WAY_CAUSAL     /* as BACK, the second message to later ranks alone */
@@ -24,10 +24,11 @@ struct pen_message_round {
     uint64_t num_parts; /* that the members share as equally as they can */
     uint64_t part_bytes[PEN_ROUND_MESSAGES]; /* of one part in each of the
                                                 messages; 0: none */
+    uint32_t span;    /* of DISTANCES: ranks that follow each other; 0: all */
     double after_sec; /* computing with what came, of all messages */
 };
 
-enum { PEN_PASS_ROUNDS = 5 };
+enum { PEN_PASS_ROUNDS = 12 };
 
 struct pen_pass_messages {
     uint32_t count; /* of rounds, one after another */
@@ -37,6 +38,10 @@ struct pen_pass_messages {
 struct pen_layer_messages {
     struct pen_pass_messages forward;
     struct pen_pass_messages input; /* recomputation included */
+    struct pen_pass_messages weight;
+    struct pen_pass_messages copies; /* sums of gradients of parameters that
+                                        several ranks of the group have, once
+                                        per logical replica */
 };
 
 /* Parts of a member. */

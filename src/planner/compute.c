@@ -172,6 +172,17 @@ static enum pen_recompute mode_of(const struct pen_compute *compute,
     return is_kept ? PEN_RECOMPUTE_NONE : stage->recompute;
 }
 
+/* Blocks inside a chunk of recomputed ones are computed again to their ends,
+ * with one sum more, because the next block reads the output. */
+static uint32_t ends_again(const struct pen_compute *compute,
+                           const struct pen_layer_range *stage, uint32_t layer,
+                           enum pen_layer_pass pass)
+{
+    return pass == PEN_PASS_INPUT && is_block(compute, layer) &&
+           mode_of(compute, stage, layer) == PEN_RECOMPUTE_FULL &&
+           pen_recompute_is_inner(&compute->span, block_of(stage, layer));
+}
+
 /* Modules that are computed again take their share of a forward. */
 static double again_sec(const struct pen_compute *compute, uint32_t layer,
                         const struct pen_profile_mode *mode)
@@ -344,7 +355,8 @@ uint32_t pen_compute_tensor_sums(const struct pen_compute *compute,
         struct pen_tensor_messages sent = pen_tensor_rank_messages(
             compute, pen_model_layer_kind(compute->model, i),
             mode_of(compute, stage, i), pass);
-        sum += sent.is_added ? sent.count : 0;
+        if (sent.is_added)
+            sum += sent.count + ends_again(compute, stage, i, pass);
     }
     return sum;
 }
@@ -358,7 +370,8 @@ uint32_t pen_compute_tensor_rounds(const struct pen_compute *compute,
         sum += pen_tensor_rank_rounds(compute,
                                       pen_model_layer_kind(compute->model, i),
                                       mode_of(compute, stage, i), pass)
-                   .count;
+                   .count +
+               ends_again(compute, stage, i, pass);
     return sum;
 }
 
@@ -377,6 +390,7 @@ void pen_compute_layer_messages(const struct pen_compute *compute,
 {
     enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
     enum pen_recompute mode = mode_of(compute, stage, layer);
+    *out = (struct pen_layer_messages){.forward = {.count = 0}};
     if (compute->expert_ranks > 1) {
         pen_expert_rank_sends(compute, layer, mode, PEN_PASS_FORWARD,
                               &out->forward);
@@ -393,6 +407,8 @@ void pen_compute_layer_messages(const struct pen_compute *compute,
     }
     pen_tensor_rank_sends(compute, kind, mode, PEN_PASS_FORWARD, &out->forward);
     pen_tensor_rank_sends(compute, kind, mode, PEN_PASS_INPUT, &out->input);
+    pen_tensor_rank_sends(compute, kind, mode, PEN_PASS_WEIGHT, &out->weight);
+    pen_tensor_rank_copies(compute, layer, &out->copies);
 }
 
 void pen_compute_stage(const struct pen_compute *compute,

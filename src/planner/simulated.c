@@ -14,9 +14,7 @@
 static uint32_t ranks_of(const struct pen_setting *setting,
                          const struct pen_plan *plan, enum pen_degree which)
 {
-    bool has_ranks =
-        setting->target == PEN_TARGET_PENSTOCK && !plan->has_sequence_parallel;
-    return has_ranks ? plan->degrees[which] : 1;
+    return setting->target == PEN_TARGET_PENSTOCK ? plan->degrees[which] : 1;
 }
 
 /* Whether simulated ranks send weights ahead of layers. */
@@ -158,14 +156,21 @@ static pen_status make_schedule(const struct pen__work *work,
 
 /* ---- messages inside layers ---- */
 
-/* Without a profile, a sum reads two arrays and writes one. */
+/* Without a profile, a sum reads two arrays and writes one. Every second round
+ * of parts is a sum, the others copy the own part, as the planner counts them.
+ */
 static void count_additions(const struct pen__work *work,
                             struct pen_pass_messages *sent)
 {
     uint32_t ranks = pen__degree(work->plan, PEN_DEGREE_TP);
-    for (uint32_t i = 0; i < sent->count; i++) {
+    for (uint32_t i = 0; i < sent->count && ranks > 1; i++) {
         struct pen_message_round *round = &sent->rounds[i];
         double bytes = (double)round->part_bytes[0];
+        if (round->way != PEN_WAY_DISTANCES) {
+            round->after_sec = pen_bytes_time(
+                work->device, (2 + 3.0 * (ranks - 1)) * bytes / 2);
+            continue;
+        }
         for (uint32_t apart = 1; apart < ranks; apart *= 2)
             round->after_sec += pen_bytes_time(work->device, 3 * bytes);
     }
@@ -182,6 +187,7 @@ static void fill_messages(const struct pen__work *work,
         .sequence = plan->sequence,
         .is_bf16 = work->setting->number == PEN_NUMBER_BF16,
         .tensor_ranks = pen__degree(plan, PEN_DEGREE_TP),
+        .cuts_rows = plan->has_sequence_parallel,
         .context_ranks = pen__degree(plan, PEN_DEGREE_CP),
         .expert_ranks = pen__degree(plan, PEN_DEGREE_EP)};
     const struct pen_compute *compute =
@@ -191,6 +197,7 @@ static void fill_messages(const struct pen__work *work,
         if (work->measured == NULL) {
             count_additions(work, &out[i].forward);
             count_additions(work, &out[i].input);
+            count_additions(work, &out[i].weight);
         }
     }
 }

@@ -1,5 +1,7 @@
 #include "planner/tensor_rank.h"
 
+#include "base/bug.h"
+
 static uint32_t num_ranks(const struct pen_compute *compute)
 {
     return compute->tensor_ranks > 1 ? compute->tensor_ranks : 1;
@@ -393,6 +395,27 @@ pen_tensor_rank_messages(const struct pen_compute *compute,
                                         .is_added = true};
 }
 
+/* Rounds of equal length: as many gathers as come before each sum. */
+static void list_rounds(const struct pen_compute *compute,
+                        const struct pen_tensor_messages *sent,
+                        struct pen_pass_messages *out)
+{
+    const struct pen_profile *profile = compute->profile;
+    double part_sec =
+        profile == NULL ? 0 : sweep_sec(compute, profile) / num_ranks(compute);
+    uint32_t sums = sent->count - sent->num_gathers;
+    struct pen_message_round round = {.way = PEN_WAY_BACK,
+                                      .num_parts = num_ranks(compute),
+                                      .part_bytes = {(uint64_t)sent->bytes}};
+    for (uint32_t i = 0; i < sent->count; i++) {
+        bool is_sum = (uint64_t)(i + 1) * sums / sent->count >
+                      (uint64_t)i * sums / sent->count;
+        round.after_sec = is_sum ? (num_ranks(compute) - 1) * part_sec
+                                 : part_sec; /* the own part is copied */
+        out->rounds[out->count++] = round;
+    }
+}
+
 void pen_tensor_rank_sends(const struct pen_compute *compute,
                            enum pen_layer_kind kind,
                            enum pen_recompute recompute,
@@ -401,15 +424,84 @@ void pen_tensor_rank_sends(const struct pen_compute *compute,
 {
     struct pen_tensor_messages sent =
         pen_tensor_rank_messages(compute, kind, recompute, pass);
+    struct pen_tensor_messages parts =
+        pen_tensor_rank_rounds(compute, kind, recompute, pass);
     struct pen_message_round round = {.way = PEN_WAY_DISTANCES,
                                       .num_parts = 1,
                                       .part_bytes = {(uint64_t)sent.bytes}};
     if (sent.is_added && compute->profile != NULL)
         round.after_sec =
             num_partners(compute) * sweep_sec(compute, compute->profile);
-    *out = (struct pen_pass_messages){.count = sent.count};
+    *out = (struct pen_pass_messages){.count = 0};
+    list_rounds(compute, &parts, out);
     for (uint32_t i = 0; i < sent.count; i++)
-        out->rounds[i] = round;
+        out->rounds[out->count++] = round;
+}
+
+/* Ranks that follow each other and each have a part of the gradient. */
+static uint32_t num_sharing(const struct pen_compute *compute,
+                            enum pen_part part)
+{
+    uint32_t ranks = num_ranks(compute);
+    uint32_t heads = compute->model->num_kv_heads;
+    switch (part) {
+    case PEN_PART_Q_NORM:
+    case PEN_PART_K_NORM:
+    case PEN_PART_Q_DOWN:
+    case PEN_PART_Q_DOWN_BIAS:
+    case PEN_PART_Q_LOW_NORM:
+    case PEN_PART_KV_DOWN:
+    case PEN_PART_KV_DOWN_BIAS:
+    case PEN_PART_KV_LOW_NORM:
+        return ranks;
+    case PEN_PART_ATTENTION_NORM:
+    case PEN_PART_ATTENTION_NORM_BIAS:
+    case PEN_PART_MLP_NORM:
+    case PEN_PART_MLP_NORM_BIAS:
+    case PEN_PART_FINAL_NORM:
+    case PEN_PART_FINAL_NORM_BIAS:
+        return cuts_rows(compute) ? ranks : 1;
+    case PEN_PART_K:
+    case PEN_PART_K_BIAS:
+    case PEN_PART_V:
+    case PEN_PART_V_BIAS:
+        return ranks > heads ? ranks / heads : 1;
+    default:
+        return 1;
+    }
+}
+
+static bool is_of_heads(enum pen_part part)
+{
+    return part == PEN_PART_K || part == PEN_PART_K_BIAS ||
+           part == PEN_PART_V || part == PEN_PART_V_BIAS;
+}
+
+void pen_tensor_rank_copies(const struct pen_compute *compute, uint32_t layer,
+                            struct pen_pass_messages *out)
+{
+    const struct pen_model *model = compute->model;
+    uint32_t first = 0;
+    uint32_t count = num_ranks(compute) == 1
+                         ? 0
+                         : pen_model_layer_tensors(model, layer, &first);
+    *out = (struct pen_pass_messages){.count = 0};
+    for (uint32_t i = 0; i < count; i++) {
+        struct pen_tensor_info tensor;
+        pen_model_tensor(model, first + i, &tensor);
+        uint32_t span = num_sharing(compute, tensor.form->part);
+        if (span == 1)
+            continue;
+        uint64_t elements = tensor.form->num_elements;
+        if (is_of_heads(tensor.form->part)) /* of which each rank has one */
+            elements /= model->num_kv_heads;
+        PEN_BUG_UNLESS(out->count < PEN_PASS_ROUNDS);
+        out->rounds[out->count++] =
+            (struct pen_message_round){.way = PEN_WAY_DISTANCES,
+                                       .num_parts = 1,
+                                       .part_bytes = {elements * sizeof(float)},
+                                       .span = span};
+    }
 }
 
 /* Parts go to all others at once; the own one is copied, or others added. */

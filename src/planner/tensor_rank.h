@@ -71,6 +71,15 @@ void pen_tensor_rank_sends(const struct pen_compute *compute,
                            struct pen_pass_messages *out);
 
 /*
+ * Sums of gradients of parameters that several ranks have, at the end of each
+ * logical replica: norms per head, narrow layers of latent attention, keys and
+ * values where there are fewer heads of them than ranks, and all norms where
+ * rows are cut. Additions have no seconds.
+ */
+void pen_tensor_rank_copies(const struct pen_compute *compute, uint32_t layer,
+                            struct pen_pass_messages *out);
+
+/*
  * Seconds of these messages over the link of compute->profile, with the
  * additions; 0 without a link or with one rank.
  */

@@ -43,6 +43,8 @@ static size_t most_bytes(const struct pen_inner *inner, uint32_t num_parts)
         most = larger(most, travel->count_bytes);
         most =
             larger(most, rows * larger(travel->row_bytes, travel->gate_bytes));
+        for (uint32_t k = 0; k < part->num_copies; k++)
+            most = larger(most, (size_t)part->copies[k].part_bytes[0]);
     }
     return most;
 }
@@ -136,12 +138,23 @@ static void post_shares(struct pen_inner *inner,
              bytes_of(inner, round, i, with, self));
 }
 
+static void exchange_within(struct pen_inner *inner, size_t bytes,
+                            uint32_t span)
+{
+    struct pen_group *group = inner->group;
+    for (uint32_t apart = 1; apart < span; apart *= 2) {
+        post(inner, group->self ^ apart, bytes, bytes);
+        await(inner);
+    }
+}
+
 void pen_inner_simulate(struct pen_inner *inner,
                         const struct pen_message_round *round)
 {
     if (round->way == PEN_WAY_DISTANCES) {
-        pen_inner_exchange(inner,
-                           (size_t)(round->num_parts * round->part_bytes[0]));
+        exchange_within(inner,
+                        (size_t)(round->num_parts * round->part_bytes[0]),
+                        round->span == 0 ? inner->group->size : round->span);
         return;
     }
     for (uint32_t with = 0; with < inner->group->size; with++)
@@ -152,11 +165,7 @@ void pen_inner_simulate(struct pen_inner *inner,
 
 void pen_inner_exchange(struct pen_inner *inner, size_t bytes)
 {
-    struct pen_group *group = inner->group;
-    for (uint32_t apart = 1; apart < group->size; apart *= 2) {
-        post(inner, group->self ^ apart, bytes, bytes);
-        await(inner);
-    }
+    exchange_within(inner, bytes, inner->group->size);
 }
 
 static void exchange_parts(struct pen_inner *inner, size_t bytes)
@@ -252,4 +261,11 @@ void pen_inner_round(struct pen_inner *inner, uint32_t part, bool is_forward,
         travel_rows(inner, &sent->travel, number, is_forward);
         break;
     }
+}
+
+void pen_inner_sum_copies(struct pen_inner *inner, uint32_t part)
+{
+    const struct pen_inner_messages *sent = &inner->parts[part];
+    for (uint32_t i = 0; i < sent->num_copies; i++)
+        pen_inner_simulate(inner, &sent->copies[i]);
 }

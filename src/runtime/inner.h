@@ -45,7 +45,9 @@ struct pen_inner_messages {
     uint32_t num_gathers; /* of num_input: the first ones, for chunks alone */
     size_t bytes;         /* of a sum, a part or one chunk */
     size_t loss_bytes;    /* at the end of a forward pass; 0 without the head */
-    struct pen_inner_travel travel; /* of rows */
+    struct pen_inner_travel travel;         /* of rows */
+    const struct pen_message_round *copies; /* once per logical replica */
+    uint32_t num_copies;
 };
 
 struct pen_inner;
@@ -69,12 +71,15 @@ const struct pen_inner_messages *pen_inner_part(const struct pen_inner *inner,
 
 /*
  * A sum of `bytes` bytes. It ends early where a member is lost, as
- * pen_inner_round() does.
+ * the next two do.
  */
 void pen_inner_exchange(struct pen_inner *inner, size_t bytes);
 
 /* A round, by its number in a pass of the stage of this part. */
 void pen_inner_round(struct pen_inner *inner, uint32_t part, bool is_forward,
                      uint32_t number);
+
+/* Sums of gradients of which members have copies, for the stage of a part. */
+void pen_inner_sum_copies(struct pen_inner *inner, uint32_t part);
 
 #endif

@@ -240,13 +240,27 @@ static void on_open(void *context, struct pen_stage *stage, uint32_t number)
         pen_exchange_open(trainer->exchange, stage, number);
 }
 
+/* Where a stage only sleeps, once the last micro-batch of a logical replica has
+ * its gradients. */
+static void sum_copies(struct pen_trainer *trainer,
+                       const struct pen_stage *stage, uint32_t number)
+{
+    uint32_t users = pen_shape_users(&trainer->layout.shape, stage->stage);
+    uint32_t per_replica = trainer->num_per_step * users /
+                           pen_layout_share(&trainer->layout, stage->part);
+    if ((number + 1) % per_replica == 0)
+        pen_inner_sum_copies(trainer->inner, stage->part);
+}
+
 static pen_status on_gradient(void *context, struct pen_stage *stage,
                               uint32_t number)
 {
     struct pen_trainer *trainer = context;
-    return trainer->exchange == NULL
-               ? PEN_OK
-               : pen_exchange_gradient(trainer->exchange, stage, number);
+    if (trainer->exchange != NULL)
+        return pen_exchange_gradient(trainer->exchange, stage, number);
+    if (trainer->inner != NULL)
+        sum_copies(trainer, stage, number);
+    return PEN_OK;
 }
 
 static void on_sync(void *context, struct pen_stage *stage)

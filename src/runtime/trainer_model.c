@@ -238,6 +238,8 @@ static void set_boundary(const struct pen_trainer *trainer,
             ? 0
             : options->micro_batch * stage->sample.num_ids * width *
                   (subspace > 0 ? subspace : options->model->decoder->hidden);
+    if (options->cuts_rows && options->tensor_size > 1)
+        bytes /= options->tensor_size;
     stage->sizes.input = stage->sizes.output = (bytes + 63) / 64 * 64;
 }
 

@@ -11,7 +11,7 @@ struct timed_layer {
     double forward_sec;
     double input_sec;
     double weight_sec;
-    struct pen_layer_messages messages;
+    const struct pen_layer_messages *messages;
     bool is_first; /* of its network */
     bool is_last;
 };
@@ -48,7 +48,7 @@ static void forward(struct pen__layer *layer, const struct pen__pass *pass,
     (void)x;
     (void)y;
     (void)pass;
-    compute(it, it->forward_sec, &it->messages.forward, it->is_last);
+    compute(it, it->forward_sec, &it->messages->forward, it->is_last);
 }
 
 static void backward_input(struct pen__layer *layer,
@@ -60,7 +60,7 @@ static void backward_input(struct pen__layer *layer,
     (void)x;
     (void)dy;
     (void)dx;
-    compute(it, it->input_sec, &it->messages.input, it->is_first);
+    compute(it, it->input_sec, &it->messages->input, it->is_first);
 }
 
 static void backward_weight(struct pen__layer *layer,
@@ -71,14 +71,26 @@ static void backward_weight(struct pen__layer *layer,
     (void)pass;
     (void)x;
     (void)dy;
-    pen_timed_engine_owe(it->timed, it->weight_sec);
-    pen_timed_engine_pay(it->timed, it->is_first);
+    compute(it, it->weight_sec, &it->messages->weight, it->is_first);
+}
+
+/* Sums gradients of which other ranks of the group have copies. */
+static void finish_gradients(struct pen__layer *layer,
+                             struct pen_engine *engine)
+{
+    const struct timed_layer *it = layer_of(layer);
+    (void)engine;
+    if (it->messages->copies.count > 0)
+        compute(it, 0, &it->messages->copies, true);
 }
 
 static const struct pen__layer_ops ops = {.free = free_layer,
                                           .forward = forward,
                                           .backward_input = backward_input,
-                                          .backward_weight = backward_weight};
+                                          .backward_weight = backward_weight,
+                                          .finish_gradients = finish_gradients};
+
+static const struct pen_layer_messages no_messages;
 
 /* Returns a layer's share of `all` elements. */
 static uint64_t share_of(const struct pen_timed_part *part, uint64_t all,
@@ -129,13 +141,14 @@ static pen_status add_layer(struct pen_network *network,
         return PEN_NOMEM;
     *layer = (struct timed_layer){.layer = {.ops = &ops},
                                   .timed = timed,
+                                  .messages = part->messages == NULL
+                                                  ? &no_messages
+                                                  : &part->messages[index],
                                   .forward_sec = share * part->forward_sec,
                                   .input_sec = share * part->input_sec,
                                   .weight_sec = share * part->weight_sec,
                                   .is_first = index == 0,
                                   .is_last = index + 1 == part->num_layers};
-    if (part->messages != NULL)
-        layer->messages = part->messages[index];
     network->layers[index] = &layer->layer;
     network->building = part->first_layer + index;
     pen_timed_engine_set_step(timed, share * part->step_sec);

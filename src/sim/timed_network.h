@@ -23,8 +23,8 @@ struct pen_timed_part {
     /* one number per layer, instead of num_parameters; NULL: equal shares */
     const uint64_t *layer_parameters;
     /*
-     * The messages of each layer, in addition to its seconds; NULL: none has
-     * any.
+     * The messages of each layer, in addition to its seconds, borrowed for as
+     * long as the network lives; NULL: none has any.
      */
     const struct pen_layer_messages *messages;
 };

@@ -242,6 +242,17 @@ same "near the planner, with groups" \
 run 1 simulate "${group[@]}" --fail rank-1@0.01
 out_has "rank 0 (row 0 of pipeline 0) waits for rank 1 (row 0 of pipeline 0), which failed"
 
+# Rows that are cut: parts of them in 10 L + 5 rounds of a micro-batch, the loss at
+# distances 1 and 2, and once per step 2 L + 1 norms with two vectors each.
+groups --tp 4 --sequence-parallel
+run 0 simulate "${group[@]}" --steps 1 --json
+same "bytes of rows that are cut" "$(json 'd["simulated"]["bytes_inside"]')" \
+    $((4 * (4 * (3 * (10 * 12 + 5) * 128 * 768 + 3 * 128 * 4 * 2) + 2 * (2 * 12 + 1) * 768 * 4 * 2)))
+same "messages of rows that are cut" "$(json 'd["simulated"]["messages_inside"]')" \
+    $((4 * (4 * (3 * (10 * 12 + 5) + 2) + 2 * (2 * 12 + 1) * 2)))
+same "near the planner, with rows that are cut" \
+    "$(json "abs(d['simulated']['step_sec'] / d['predicted_sec'] - 1) < 0.1")" True
+
 # ---- expert groups ----
 # Rows, gates and counts of running.md's formula: for each of two blocks, 4 X (E-1)
 # bytes of counts for each of two micro-batches of the group and, for 3 of 4 choices,

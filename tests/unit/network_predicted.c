@@ -37,6 +37,19 @@ static const char mixture[] =
     "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,"
     "\"tie_word_embeddings\":false}";
 
+/* Narrow layers that all members have. */
+static const char latent[] =
+    "{\"model_type\":\"deepseek_v3\",\"vocab_size\":128,\"hidden_size\":64,"
+    "\"intermediate_size\":96,\"moe_intermediate_size\":48,"
+    "\"num_hidden_layers\":2,\"first_k_dense_replace\":1,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":4,"
+    "\"q_lora_rank\":32,\"kv_lora_rank\":24,\"qk_nope_head_dim\":16,"
+    "\"qk_rope_head_dim\":8,\"v_head_dim\":16,\"n_routed_experts\":8,"
+    "\"num_experts_per_tok\":2,\"n_shared_experts\":1,\"n_group\":2,"
+    "\"topk_group\":1,\"norm_topk_prob\":true,"
+    "\"routed_scaling_factor\":2.5,\"max_position_embeddings\":64,"
+    "\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":false}";
+
 struct layer {
     const struct pen_model *model;
     enum pen_layer_kind kind;
@@ -313,6 +326,113 @@ static void ranks_send_parts_of_rows(void **state)
     pen_model_free(model);
 }
 
+/* What a network of the first of so many members adds up with the others. */
+struct sums {
+    uint64_t messages; /* to all partners */
+    uint64_t bytes;
+};
+
+static void add_sum(struct sums *sums, uint64_t bytes, uint32_t span)
+{
+    for (uint32_t apart = 1; apart < span; apart *= 2) {
+        sums->messages++;
+        sums->bytes += bytes;
+    }
+}
+
+static struct sums sums_of_network(const struct pen_model *model,
+                                   const struct split *split)
+{
+    struct sums sums = {0};
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
+    struct pen_network *network;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    const struct pen_network_options options = {
+        .engine = engine,
+        .model = model,
+        .num_layers = model->num_layers,
+        .batch = BATCH,
+        .sequence = SEQUENCE,
+        .step_rows = ROWS,
+        .tensor = {.total = split->tensor,
+                   .count = 1,
+                   .cuts_rows = split->cuts_rows,
+                   .group = split->group}};
+    if (pen_network_create(&options, &network, &why) != PEN_OK)
+        fail_msg("%s", pen_text_string(&why));
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        if (!it->is_value_only && it->num_sharing > 1)
+            add_sum(&sums, it->rows * it->columns * sizeof(float),
+                    it->num_sharing);
+    }
+    pen_network_free(network);
+    pen_engine_free(engine);
+    return sums;
+}
+
+static void compare_sums(const struct pen_model *model, uint32_t ranks,
+                         bool cuts_rows)
+{
+    struct thread_world *world = thread_world_create(ranks);
+    const struct split split = {.tensor = ranks,
+                                .cuts_rows = cuts_rows,
+                                .group = thread_world_group(world, 0)};
+    const struct pen_compute compute = {.model = model,
+                                        .micro_batch = BATCH,
+                                        .sequence = SEQUENCE,
+                                        .tensor_ranks = ranks,
+                                        .cuts_rows = cuts_rows};
+    struct sums here = sums_of_network(model, &split);
+    struct sums listed = {0};
+    for (uint32_t i = 0; i < model->num_layers; i++) {
+        struct pen_pass_messages sent;
+        pen_tensor_rank_copies(&compute, i, &sent);
+        for (uint32_t k = 0; k < sent.count; k++)
+            add_sum(&listed, sent.rounds[k].part_bytes[0], sent.rounds[k].span);
+    }
+    assert_int_equal(here.messages, listed.messages);
+    assert_int_equal(here.bytes, listed.bytes);
+    thread_world_free(world);
+}
+
+static void gradients_of_copies_are_listed(void **state)
+{
+    (void)state;
+    const char *all[] = {configs[0], configs[1], configs[2], mixture, latent};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct pen_model *model = parse_model(all[i]);
+        for (uint32_t ranks = 2; ranks <= MOST_RANKS; ranks *= 2) {
+            compare_sums(model, ranks, false);
+            compare_sums(model, ranks, true);
+        }
+        pen_model_free(model);
+    }
+}
+
+/* Of two blocks that are computed again together the first sends a sum more. */
+static void chunks_are_computed_again_to_the_last_block(void **state)
+{
+    (void)state;
+    struct pen_model *model = parse_model(configs[0]);
+    struct pen_compute compute = {.model = model,
+                                  .micro_batch = BATCH,
+                                  .sequence = SEQUENCE,
+                                  .tensor_ranks = 2};
+    const struct pen_layer_range all = {.count = BLOCKS + 2,
+                                        .recompute = PEN_RECOMPUTE_FULL};
+    assert_int_equal(3 * BLOCKS + 1,
+                     pen_compute_tensor_sums(&compute, &all, PEN_PASS_INPUT));
+    compute.span.chunk = BLOCKS;
+    assert_int_equal(3 * BLOCKS + 1 + BLOCKS - 1,
+                     pen_compute_tensor_sums(&compute, &all, PEN_PASS_INPUT));
+    compute.cuts_rows = true;
+    assert_int_equal(7 * BLOCKS + 1 + BLOCKS - 1,
+                     pen_compute_tensor_rounds(&compute, &all, PEN_PASS_INPUT));
+    pen_model_free(model);
+}
+
 /* Keys and values of two chunks to each other part, per docs/running.md. */
 static void parts_send_keys_and_values(void **state)
 {
@@ -387,6 +507,8 @@ int main(void)
         cmocka_unit_test(ranks_with_some_experts_keep_what_is_derived),
         cmocka_unit_test(a_rank_sends_four_sums_of_a_block),
         cmocka_unit_test(ranks_send_parts_of_rows),
+        cmocka_unit_test(gradients_of_copies_are_listed),
+        cmocka_unit_test(chunks_are_computed_again_to_the_last_block),
         cmocka_unit_test(parts_send_keys_and_values),
         cmocka_unit_test(experts_send_what_the_formula_has),
         cmocka_unit_test(experts_take_the_seconds_of_their_messages),

@@ -240,6 +240,36 @@ static void groups_of_this_program_send_what_is_in_the_seconds(void **state)
     layout_release(&layout);
 }
 
+/* 10 rounds of a block and 5 of both ends, the loss, and sums of norms. */
+static void groups_that_cut_rows_send_their_parts(void **state)
+{
+    (void)state;
+    struct layout layout;
+    struct pen_simulated found;
+    open_layout(&layout, 4, 2);
+    layout.plan->degrees[PEN_DEGREE_TP] = 2;
+    layout.plan->has_sequence_parallel = true;
+    layout.plan->target = layout.setting.target = PEN_TARGET_PENSTOCK;
+    simulate(&layout, &found);
+    assert_int_equal(2, found.tensor_ranks);
+    uint32_t rounds = 0, copies = 0;
+    double part_bytes = 2048.0 * layout.model->hidden * 2 / 2;
+    for (uint32_t i = 0; i < layout.model->num_layers; i++) {
+        const struct pen_layer_messages *sent = &found.messages[i];
+        rounds += sent->forward.count + sent->input.count + sent->weight.count;
+        copies += sent->copies.count;
+        assert_int_equal(PEN_WAY_BACK, sent->forward.rounds[0].way);
+        expect_close(part_bytes, (double)sent->forward.rounds[0].part_bytes[0],
+                     "a part");
+        assert_true(sent->forward.rounds[0].after_sec > 0);
+    }
+    assert_int_equal(10 * layout.model->num_blocks + 5 + 1, rounds);
+    assert_int_equal(2 * layout.model->num_blocks + 1, copies);
+    expect_close(part_bytes, found.message_bytes, "between stages");
+    pen_simulated_release(&found);
+    layout_release(&layout);
+}
+
 static const char mixture[] =
     "{\"model_type\": \"mixtral\", \"vocab_size\": 512, "
     "\"max_position_embeddings\": 2048, \"hidden_size\": 256, "
@@ -339,6 +369,7 @@ int main(void)
         cmocka_unit_test(owners_of_this_program_send_weights_and_get_sums),
         cmocka_unit_test(receivers_join_the_parts_of_a_message),
         cmocka_unit_test(groups_of_this_program_send_what_is_in_the_seconds),
+        cmocka_unit_test(groups_that_cut_rows_send_their_parts),
         cmocka_unit_test(experts_are_summed_where_they_are),
         cmocka_unit_test(what_cannot_be_simulated_is_refused),
     };

@@ -153,9 +153,11 @@ static void messages_stand_behind_equal_shares(void **state)
     (void)state;
     static const struct pen_layer_messages messages[LAYERS] = {
         [1] = {.forward = {2,
-                           {{PEN_WAY_DISTANCES, 1, {100}, 0.5},
-                            {PEN_WAY_THERE, 20, {5}, 0.5}}}},
-        [2] = {.input = {1, {{PEN_WAY_BACK, 7, {1}, 0.25}}}}};
+                           {{PEN_WAY_DISTANCES, 1, {100}, 0, 0.5},
+                            {PEN_WAY_THERE, 20, {5}, 0, 0.5}}}},
+        [2] = {.input = {1, {{PEN_WAY_BACK, 7, {1}, 0, 0.25}}},
+               .weight = {1, {{PEN_WAY_BACK, 4, {2}, 0, 0.5}}},
+               .copies = {1, {{PEN_WAY_DISTANCES, 1, {3}, 2, 0.25}}}}};
     struct pen_timed_part sending = part;
     struct setting setting;
     sending.messages = messages;
@@ -172,6 +174,16 @@ static void messages_stand_behind_equal_shares(void **state)
     assert_int_equal(1, setting.clock.num_sent);
     expect_close(8, setting.clock.sent_at[0], "two layers");
     expect_close(16.25, setting.clock.now_sec, "input and an addition");
+    setting.clock = (struct clock){.now_sec = 0};
+    pen_network_backward_weight(setting.network, &setting.microbatch, NULL,
+                                NULL);
+    assert_int_equal(1, setting.clock.num_sent);
+    expect_close(16, setting.clock.sent_at[0], "two layers' weights");
+    expect_close(32.5, setting.clock.now_sec, "weights and a copy");
+    setting.clock = (struct clock){.now_sec = 0};
+    pen_network_finish_gradients(setting.network);
+    assert_int_equal(1, setting.clock.num_sent);
+    expect_close(0.25, setting.clock.now_sec, "an addition");
     end(&setting);
 }
 

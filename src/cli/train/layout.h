@@ -23,6 +23,7 @@ struct pen__train_layout {
     struct pen_costs costs;              /* of the schedule, as predicted */
     struct pen_costs sleeps; /* of ranks inside layers that only wait, */
     struct pen_inner_messages *inner; /* and what they send; NULL: no such */
+    struct pen_message_round *copies; /* of all of these, layer by layer */
     double predicted_bubble;          /* NaN: not known */
     double predicted_sec;             /* of a step, with a profile; else NaN */
 

@@ -130,22 +130,50 @@ messages_of(const struct pen_compute *compute,
     return tensors_of(compute, stage);
 }
 
+/* Lists a stage's sums of gradients of which ranks have copies. */
+static uint32_t list_copies(const struct pen_compute *compute,
+                            const struct pen_layer_range *stage,
+                            struct pen_message_round *out)
+{
+    uint32_t count = 0;
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++) {
+        struct pen_layer_messages sent;
+        pen_compute_layer_messages(compute, stage, i, &sent);
+        for (uint32_t k = 0; k < sent.copies.count; k++)
+            out[count++] = sent.copies.rounds[k];
+    }
+    return count;
+}
+
 pen_status pen__train_sleeping_set(struct pen__train_layout *layout,
                                    const struct pen_compute *compute,
                                    int64_t sleep_ns, struct pen_text *why)
 {
     uint32_t count = pen_shape_parts(&layout->schedule->shape);
+    size_t num_layers = compute->model->num_layers;
     pen_status status = set_seconds(layout, compute, sleep_ns, why);
     if (status != PEN_OK)
         return status;
     layout->inner = calloc(count, sizeof *layout->inner);
-    if (layout->inner == NULL) {
+    layout->copies =
+        calloc(num_layers * PEN_PASS_ROUNDS, sizeof *layout->copies);
+    if (layout->inner == NULL || layout->copies == NULL) {
         pen_costs_release(&layout->sleeps);
+        free(layout->inner);
+        free(layout->copies);
+        layout->inner = NULL;
+        layout->copies = NULL;
         pen_why(why, "no memory for the messages of %u stages", count);
         return PEN_NOMEM;
     }
-    for (uint32_t i = 0; i < count; i++)
+    struct pen_message_round *copies = layout->copies;
+    for (uint32_t i = 0; i < count; i++) {
         layout->inner[i] = messages_of(compute, &layout->parts[i]);
+        layout->inner[i].copies = copies;
+        layout->inner[i].num_copies =
+            list_copies(compute, &layout->parts[i], copies);
+        copies += layout->inner[i].num_copies;
+    }
     return PEN_OK;
 }
 
@@ -154,5 +182,7 @@ void pen__train_sleeping_release(struct pen__train_layout *layout)
     if (layout->inner != NULL)
         pen_costs_release(&layout->sleeps);
     free(layout->inner);
+    free(layout->copies);
     layout->inner = NULL;
+    layout->copies = NULL;
 }
