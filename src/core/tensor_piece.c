@@ -10,7 +10,10 @@ struct pen_tensor_piece pen_tensor_piece_whole(uint32_t num_dims,
     struct pen_tensor_piece whole = {.num_rows = num_dims > 0 ? shape[0] : 1,
                                      .num_columns = 1};
     for (uint32_t i = 1; i < num_dims; i++)
-        whole.num_columns *= shape[i];
+        if (num_dims == 3 && i == 1)
+            whole.num_rows *= shape[i];
+        else
+            whole.num_columns *= shape[i];
     return whole;
 }
 

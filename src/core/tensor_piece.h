@@ -8,8 +8,9 @@
 /*
  * A piece of a tensor, as ranks that share it cut it: some of its rows, and of
  * these some columns. A row is what one index of the first dimension has; the
- * columns are all other dimensions as one. The numbers of a piece lie densely,
- * row by row, wherever it is by itself.
+ * columns are all other dimensions as one. A tensor of three dimensions stacks
+ * matrices, and has their rows one after the other. The numbers of a piece lie
+ * densely, row by row, wherever it is by itself.
  *
  *             first_column
  *              |    num_columns

@@ -805,14 +805,17 @@ static pen_status add_heads(struct piece *piece, struct pen_network *network,
     const struct pen__dense out = {
         PEN_PART_ATTENTION_OUT, PEN_PART_ATTENTION_OUT_BIAS,
         pen__cut_equally(PEN__INPUTS, width, number, options->tensor.total)};
+    const struct pen__part sinks = {
+        PEN_PART_SINKS, pen__cut_equally(PEN__OUTPUTS, model->num_heads, number,
+                                         options->tensor.total)};
     network->adding_piece = number;
     pen_status status =
         pen__projection_init(&piece->projection, network, layer, number, why);
     if (status == PEN_OK)
         status = pen__add_linear(network, layer, &out, 1, &piece->out, why);
     if (status == PEN_OK)
-        status = pen__add_part(network, layer, PEN_PARAMETER_VECTORS,
-                               PEN_PART_SINKS, &piece->sinks.logits, why);
+        status = pen__add_parameter(network, layer, PEN_PARAMETER_VECTORS,
+                                    &sinks, 1, &piece->sinks.logits, why);
     network->adding_piece = 0;
     if (status != PEN_OK)
         return status;

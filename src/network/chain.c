@@ -69,9 +69,6 @@ pen_status pen__network_add(struct pen_network *network,
     if (added->is_value_only)
         shape.moments = 0;
     added->layer = network->building;
-    if (network->options.tensor.total > 1)
-        added->number = network->adding_piece * PEN_MAX_PARAMETER_TENSORS +
-                        network->adding_kind;
     added->is_copy = network->is_adding_copies;
     added->num_dealt = added->num_sources = 1;
     added->num_sharing =

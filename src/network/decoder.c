@@ -62,19 +62,26 @@ struct pen__cut pen__cut_words(const struct pen_network_options *options,
                              first + each > vocab ? vocab - first : each};
 }
 
-/* The piece of a tensor that a cut leaves. */
+/* The piece of a tensor that a cut leaves, of one expert where it stacks them.
+ */
 static struct pen_tensor_piece cut_tensor(const struct pen_tensor_form *form,
-                                          const struct pen__cut *cut)
+                                          const struct pen__cut *cut,
+                                          uint32_t expert)
 {
     struct pen_tensor_piece piece =
         pen_tensor_piece_whole(form->num_dims, form->shape);
-    bool is_vector = form->num_dims == 1;
+    if (form->is_stacked) {
+        piece.num_rows /= form->shape[0];
+        piece.first_row = expert * piece.num_rows;
+    }
+    bool is_vector = form->num_dims == 1u + form->is_stacked;
     if (cut->side == PEN__ALL || (is_vector && cut->side == PEN__INPUTS))
         return piece;
-    bool is_first =
-        is_vector || (cut->side == PEN__OUTPUTS) != form->is_input_first;
+    bool is_first = is_vector
+                        ? !form->is_stacked
+                        : (cut->side == PEN__OUTPUTS) != form->is_input_first;
     if (is_first) {
-        piece.first_row = cut->first;
+        piece.first_row += cut->first;
         piece.num_rows = cut->count;
     } else {
         piece.first_column = cut->first;
@@ -91,17 +98,12 @@ static void append_tensor(const struct pen_network *network, uint32_t tensor,
     struct pen_tensor_info info;
     pen_model_tensor(network->options.model, tensor, &info);
     const struct pen_tensor_form *form = info.form;
-    struct pen_tensor_piece piece = cut_tensor(form, cut);
+    struct pen_tensor_piece piece =
+        cut_tensor(form, cut, network->adding_expert);
     size_t first = pen_network_count(into);
-    if (form->is_stacked) {
-        into->number = network->adding_expert;
-        piece.first_row = network->adding_expert;
-        piece.num_rows = 1;
-        into->rows = form->is_input_first ? (size_t)form->shape[2] : 1;
-        into->columns = (size_t)form->shape[1];
-    } else if (form->num_dims == 1) {
+    if (form->num_dims == 1u + form->is_stacked) {
         into->rows = 1;
-        into->columns += (size_t)piece.num_rows;
+        into->columns += pen_tensor_piece_count(&piece);
     } else if (form->is_input_first) {
         into->rows += (size_t)piece.num_columns;
         into->columns = (size_t)piece.num_rows;
@@ -113,6 +115,38 @@ static void append_tensor(const struct pen_network *network, uint32_t tensor,
     into->order = form->is_input_first ? PEN_ORDER_TRANSPOSED : PEN_ORDER_ROWS;
     into->slices[into->num_slices++] = (struct pen_tensor_slice){
         .tensor = tensor, .piece = piece, .first = first};
+}
+
+/* Numbers of parameters of one piece that begin with one tensor. */
+static uint32_t numbers_per_piece(const struct pen_model *model,
+                                  uint32_t pieces)
+{
+    uint32_t parts = pieces > 1 ? PEN_MAX_PARAMETER_TENSORS : 1;
+    return model->has_expert_bias && model->num_experts > parts
+               ? model->num_experts
+               : parts;
+}
+
+uint32_t pen_tensor_numbers(const struct pen_any_model *model, uint32_t pieces)
+{
+    uint32_t count = pieces > 1 ? pieces : 1;
+    return model->decoder == NULL
+               ? 1
+               : count * numbers_per_piece(model->decoder, pieces);
+}
+
+/* The number of the parameter that is being added. */
+static uint32_t number_of(const struct pen_network *network, uint32_t tensor)
+{
+    uint32_t pieces = network->options.tensor.total;
+    struct pen_tensor_info info;
+    pen_model_tensor(network->options.model, tensor, &info);
+    uint32_t number = info.form->is_stacked ? network->adding_expert
+                      : pieces > 1          ? network->adding_kind
+                                            : 0;
+    return network->adding_piece *
+               numbers_per_piece(network->options.model, pieces) +
+           number;
 }
 
 pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
@@ -132,6 +166,7 @@ pen_status pen__add_parameter(struct pen_network *network, uint32_t layer,
     *out = NULL;
     if (added.num_slices == 0)
         return PEN_OK;
+    added.number = number_of(network, added.slices[0].tensor);
     return pen__network_add(network, use, &added, out, why);
 }
 
@@ -196,15 +231,6 @@ pen_status pen__add_linear(struct pen_network *network, uint32_t layer,
     return status;
 }
 
-uint32_t pen_tensor_numbers(const struct pen_any_model *model, uint32_t pieces)
-{
-    const struct pen_model *decoder = model->decoder;
-    if (pieces > 1)
-        return pieces * PEN_MAX_PARAMETER_TENSORS;
-    return decoder != NULL && decoder->has_expert_bias ? decoder->num_experts
-                                                       : 1;
-}
-
 static bool has_dense_block(const struct pen_model *model)
 {
     for (uint32_t i = 0; i < model->num_blocks; i++)
@@ -219,15 +245,6 @@ pen_status pen_network_check_pieces(const struct pen_model *model,
     uint32_t heads = model->num_kv_heads;
     if (pieces <= 1)
         return PEN_OK;
-    if (model->has_expert_bias) {
-        pen_why(
-            why,
-            "experts of model_type \"%s\" cannot be cut into %u pieces: one "
-            "tensor has all of a block; train it without tensor "
-            "parallelism",
-            pen_model_type(model), pieces);
-        return PEN_INVALID;
-    }
     if (model->num_heads % pieces != 0)
         pen_why(why, "the model's %u attention heads", model->num_heads);
     else if (heads % pieces != 0 && pieces % heads != 0)

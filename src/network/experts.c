@@ -231,6 +231,18 @@ static void *results_of(const struct pen__experts *self,
                    self->num_sources == 1 ? self->copies : self->returning);
 }
 
+/* The slot of each sorted row of a source; gates of several sources came
+ * sorted.
+ */
+static const int32_t *slots_of(const struct turn *turn,
+                               const struct pen__experts_pass *pass)
+{
+    const struct pen__experts *self = turn->experts;
+    if (self->num_sources > 1)
+        return self->in_order + (turn->first - turn->source * self->room);
+    return (const int32_t *)pen__at(pass->stash, self->order) + turn->first;
+}
+
 /* The bias of the last product, of the rows of one expert: its gate multiplies
  * it, too. Finds the next expert that has one, from `turn` on. */
 static bool next_gated_bias(struct turn *turn,
@@ -238,14 +250,13 @@ static bool next_gated_bias(struct turn *turn,
                             struct pen_gated_bias *out)
 {
     const struct pen__experts *self = turn->experts;
-    const int32_t *order = pen__at(pass->stash, self->order);
     struct pen_parameter **biases = piece_of(self, pass)->down_bias;
     while (next_turn(turn)) {
         *out =
             (struct pen_gated_bias){.dispatch = {.rows = turn->count,
                                                  .chosen = 1,
                                                  .width = self->shape.hidden,
-                                                 .order = order + turn->first},
+                                                 .order = slots_of(turn, pass)},
                                     .bias = biases[turn->expert]};
         if (out->bias != NULL)
             return true;
@@ -343,6 +354,15 @@ static struct pen_swiglu swiglu_of(const struct pen__experts *self,
     return swiglu;
 }
 
+static struct pen_clamped_gate clamped_of(const struct pen__experts *self,
+                                          const struct pen__experts_pass *pass,
+                                          uint32_t source)
+{
+    struct pen_clamped_gate clamped = self->clamped;
+    clamped.rows = pen__experts_arrived(self, pass, source);
+    return clamped;
+}
+
 /* Gates by slot, or those that came with their rows, and the rows they are for.
  */
 static struct pen_dispatch gating_of(const struct pen__experts *self,
@@ -376,11 +396,12 @@ static void activate(const struct pen__experts *self,
     const struct pen_engine_ops *ops = pass->engine->ops;
     for (uint32_t source = 0; source < self->num_sources; source++) {
         const struct pen_swiglu swiglu = swiglu_of(self, pass, source);
+        const struct pen_clamped_gate clamped = clamped_of(self, pass, source);
         void *wide =
             source_rows(self, source, wide_of(self, pass), self->swiglu.stride);
         void *out = source_rows(self, source, to, self->swiglu.width);
         if (self->clamped.limit > 0)
-            ops->clamped_gate_forward(pass->engine, &self->clamped, wide, out);
+            ops->clamped_gate_forward(pass->engine, &clamped, wide, out);
         else
             ops->swiglu_forward(pass->engine, &swiglu, wide,
                                 up_half(self, wide), out);
@@ -506,6 +527,7 @@ static void backward_activation(const struct pen__experts *self,
     size_t width = self->swiglu.width, stride = self->swiglu.stride;
     const struct pen_dispatch gating = gating_of(self, pass, source);
     const struct pen_swiglu swiglu = swiglu_of(self, pass, source);
+    const struct pen_clamped_gate clamped = clamped_of(self, pass, source);
     void *wide = source_rows(self, source, wide_of(self, pass), stride);
     void *dwide =
         source_rows(self, source, wide_gradient_of(self, pass), stride);
@@ -517,7 +539,7 @@ static void backward_activation(const struct pen__experts *self,
                                activated, dinner,
                                gate_gradients_of(self, pass, source), dinner);
     if (self->clamped.limit > 0)
-        engine->ops->clamped_gate_backward(engine, &self->clamped, wide, dinner,
+        engine->ops->clamped_gate_backward(engine, &clamped, wide, dinner,
                                            dwide);
     else
         engine->ops->swiglu_backward(engine, &swiglu, wide, up_half(self, wide),
@@ -624,11 +646,17 @@ void pen__experts_backward_input(struct pen__experts *self,
 }
 
 /* The engine adds to the gradient of a source from here on. */
-static void open_gradient(const struct pen__experts *self, size_t number,
-                          uint32_t source)
+static void open_gradient(const struct pen__experts *self,
+                          const struct pen__experts_pass *pass,
+                          enum pen__expert_part part, const struct turn *turn)
 {
     const struct pen_engine_ops *ops = self->engine->ops;
-    struct pen__expert_gradient *it = &self->gradients[number];
+    uint32_t source = turn->source;
+    struct pen__expert_gradient *it =
+        &self->gradients[pen__experts_gradient(self, pass->piece, part) +
+                         turn->expert];
+    if (it->parameter == NULL)
+        return;
     pen_status status = ops->gradient_place(self->engine, it->parameter,
                                             it->at + source * it->bytes, NULL);
     PEN_BUG_UNLESS(status == PEN_OK);
@@ -640,20 +668,23 @@ static void open_gradient(const struct pen__experts *self, size_t number,
 /* The engine adds to the gradient of the first source again. */
 static void close_gradients(const struct pen__experts *self)
 {
-    for (size_t i = 0;
-         self->num_sources > 1 && i < pen__experts_num_products(self); i++) {
-        pen_status status = self->engine->ops->gradient_place(
-            self->engine, self->gradients[i].parameter, self->gradients[i].at,
-            NULL);
+    for (size_t i = 0; i < pen__experts_num_gradients(self); i++) {
+        const struct pen__expert_gradient *it = &self->gradients[i];
+        pen_status status =
+            it->parameter == NULL
+                ? PEN_OK
+                : self->engine->ops->gradient_place(self->engine, it->parameter,
+                                                    it->at, NULL);
         PEN_BUG_UNLESS(status == PEN_OK);
     }
 }
 
 void pen__experts_clear_gradients(struct pen__experts *self)
 {
-    for (size_t i = 0;
-         self->num_sources > 1 && i < pen__experts_num_products(self); i++) {
+    for (size_t i = 0; i < pen__experts_num_gradients(self); i++) {
         struct pen__expert_gradient *it = &self->gradients[i];
+        if (it->parameter == NULL)
+            continue;
         memset(it->at, 0, self->num_sources * it->bytes);
         for (uint32_t k = 0; k < self->num_sources; k++)
             it->is_new[k] = true;
@@ -669,11 +700,12 @@ static void add_gradients(const struct pen__experts *self,
     const struct pen_linear *linears = is_up ? piece->up : piece->down;
     size_t in = is_up ? self->shape.hidden : self->swiglu.width;
     size_t out = is_up ? self->swiglu.stride : self->shape.hidden;
-    size_t first = pen__experts_product(self, pass->piece, is_up);
     for (struct turn turn = turns_of(self, pass); next_turn(&turn);) {
         const struct pen_linear linear = linear_of(&turn, linears);
-        if (self->num_sources > 1)
-            open_gradient(self, first + turn.expert, turn.source);
+        open_gradient(self, pass, is_up ? PEN__EXPERT_UP : PEN__EXPERT_DOWN,
+                      &turn);
+        if (is_up)
+            open_gradient(self, pass, PEN__EXPERT_UP_BIAS, &turn);
         pass->engine->ops->linear_backward_weight(pass->engine, &linear,
                                                   rows_of(&turn, x, in),
                                                   rows_of(&turn, dy, out));
@@ -710,10 +742,12 @@ static void weigh_results(const struct pen__experts *self,
         compute_inner(self, pass);
     add_gradients(self, pass, false, inner_of(self, pass), dresults);
     struct turn turn = turns_of(self, pass);
-    for (struct pen_gated_bias bias; next_gated_bias(&turn, pass, &bias);)
+    for (struct pen_gated_bias bias; next_gated_bias(&turn, pass, &bias);) {
+        open_gradient(self, pass, PEN__EXPERT_DOWN_BIAS, &turn);
         pass->engine->ops->gated_bias_backward_weight(
             pass->engine, &bias, gates_of(self, pass, turn.source),
             rows_of(&turn, dresults, self->shape.hidden));
+    }
 }
 
 void pen__experts_backward_weight(struct pen__experts *self,

@@ -60,7 +60,7 @@ struct pen__experts {
     struct pen_group_request *requests;     /* owned, as the next three */
     size_t num_posted;                      /* of them */
     int32_t *in_order;                      /* 0, 1, 2, ... */
-    struct pen__expert_gradient *gradients; /* see pen__experts_product() */
+    struct pen__expert_gradient *gradients; /* pen__experts_gradient() */
     struct pen_engine *engine;              /* borrowed; has their memory */
 
     size_t stash_bytes;
@@ -92,7 +92,8 @@ struct pen__experts {
     struct pen_routings routings; /* since they were taken */
 };
 
-/* Gradients of one parameter, one after the other, from each source. */
+/* Gradients of one parameter, one after the other, from each source; all zero
+ * for a part that the model does not have. */
 struct pen__expert_gradient {
     struct pen_parameter *parameter;
     char *at;     /* owned, in the engine's memory */
@@ -100,17 +101,27 @@ struct pen__expert_gradient {
     bool *is_new; /* by source: not written since it was cleared; owned */
 };
 
-/* Products of experts that are here, and the first one of a kind and piece. */
+/* Parameters of an expert in one piece, as its gradients are in order. */
+enum pen__expert_part {
+    PEN__EXPERT_UP,
+    PEN__EXPERT_DOWN,
+    PEN__EXPERT_UP_BIAS,
+    PEN__EXPERT_DOWN_BIAS,
+    PEN__EXPERT_PARTS
+};
+
+/* Gradients of experts that are here, and the first one of a part and piece. */
 static inline size_t
-pen__experts_num_products(const struct pen__experts *experts)
+pen__experts_num_gradients(const struct pen__experts *experts)
 {
-    return 2 * (size_t)experts->num_owned * experts->num_pieces;
+    return PEN__EXPERT_PARTS * (size_t)experts->num_owned * experts->num_pieces;
 }
 
-static inline size_t pen__experts_product(const struct pen__experts *experts,
-                                          uint32_t piece, bool is_up)
+static inline size_t pen__experts_gradient(const struct pen__experts *experts,
+                                           uint32_t piece,
+                                           enum pen__expert_part part)
 {
-    return (2 * (size_t)piece + !is_up) * experts->num_owned;
+    return (PEN__EXPERT_PARTS * (size_t)piece + part) * experts->num_owned;
 }
 
 /* On success *out is owned by the caller. */

@@ -4,13 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds one gradient for each source to the parameter that was added last. */
+/* Adds one gradient for each source to the parameter that was added last; none for
+ * NULL, a part that the model does not have. */
 static pen_status add_gradient(struct pen__experts *self,
                                struct pen_network *network,
+                               const struct pen_parameter *parameter,
                                struct pen__expert_gradient *out,
                                struct pen_text *why)
 {
     struct pen_engine *engine = network->options.engine;
+    if (parameter == NULL || self->num_sources == 1)
+        return PEN_OK;
     struct pen_network_parameter *added =
         &network->parameters[network->num_parameters - 1];
     out->parameter = added->parameter;
@@ -28,6 +32,61 @@ static pen_status add_gradient(struct pen__experts *self,
     return engine->ops->gradient_place(engine, out->parameter, out->at, why);
 }
 
+/* Lists the tensors of a part of an expert that one piece has. Gate and up
+ * alternate in a wide one. The first of all pieces has the bias of results. */
+static size_t list_parts(const struct pen_network *network, uint32_t piece,
+                         enum pen__expert_part part, struct pen__part out[3])
+{
+    const struct pen_network_options *options = &network->options;
+    size_t inner = options->model->expert_intermediate;
+    uint32_t number = options->tensor.first + piece;
+    uint32_t total = options->tensor.total;
+    const struct pen__cut up =
+        pen__cut_equally(PEN__OUTPUTS, inner, number, total);
+    const struct pen__cut wide =
+        pen__cut_equally(PEN__OUTPUTS, 2 * inner, number, total);
+    const struct pen__cut down =
+        pen__cut_equally(PEN__INPUTS, inner, number, total);
+    switch (part) {
+    case PEN__EXPERT_UP:
+        out[0] = (struct pen__part){PEN_PART_EXPERT_GATE, up};
+        out[1] = (struct pen__part){PEN_PART_EXPERT_UP, up};
+        out[2] = (struct pen__part){PEN_PART_EXPERT_WIDE, wide};
+        return 3;
+    case PEN__EXPERT_DOWN:
+        out[0] = (struct pen__part){PEN_PART_EXPERT_DOWN, down};
+        return 1;
+    case PEN__EXPERT_UP_BIAS:
+        out[0] = (struct pen__part){PEN_PART_EXPERT_WIDE_BIAS, wide};
+        return 1;
+    case PEN__EXPERT_DOWN_BIAS:
+    case PEN__EXPERT_PARTS:
+        break;
+    }
+    out[0] = (struct pen__part){PEN_PART_EXPERT_DOWN_BIAS, down};
+    return number == 0 ? 1 : 0;
+}
+
+static pen_status add_part(struct pen__experts *self,
+                           struct pen_network *network, uint32_t layer,
+                           uint32_t piece, uint32_t expert,
+                           enum pen__expert_part part,
+                           struct pen_parameter **out, struct pen_text *why)
+{
+    struct pen__part parts[PEN_MAX_PARAMETER_TENSORS];
+    size_t count = list_parts(network, piece, part, parts);
+    bool is_bias = part == PEN__EXPERT_UP_BIAS || part == PEN__EXPERT_DOWN_BIAS;
+    size_t at = pen__experts_gradient(self, piece, part) + expert;
+    network->adding_piece = network->options.tensor.first + piece;
+    pen_status status = pen__add_parameter(
+        network, layer, is_bias ? PEN_PARAMETER_VECTORS : PEN_PARAMETER_DENSE,
+        parts, count, out, why);
+    network->adding_piece = 0;
+    return status == PEN_OK
+               ? add_gradient(self, network, *out, &self->gradients[at], why)
+               : status;
+}
+
 /* Adds the part of an expert's product that one piece has. */
 static pen_status add_product(struct pen__experts *self,
                               struct pen_network *network, uint32_t layer,
@@ -35,30 +94,17 @@ static pen_status add_product(struct pen__experts *self,
                               struct pen_text *why)
 {
     const struct pen_network_options *options = &network->options;
-    const struct pen__cut cut = pen__cut_equally(
-        is_up ? PEN__OUTPUTS : PEN__INPUTS, options->model->expert_intermediate,
-        options->tensor.first + piece, options->tensor.total);
-    const struct pen__part up[] = {{PEN_PART_EXPERT_GATE, cut},
-                                   {PEN_PART_EXPERT_UP, cut},
-                                   {PEN_PART_EXPERT_WIDE, cut}};
-    const struct pen__part down[] = {{PEN_PART_EXPERT_DOWN, cut}};
     struct pen__expert_piece *of = &self->pieces[piece];
     struct pen_linear *out = is_up ? &of->up[expert] : &of->down[expert];
-    size_t number = pen__experts_product(self, piece, is_up) + expert;
     *out = (struct pen_linear){.rows = options->batch * options->sequence,
                                .is_ragged = true};
-    network->adding_piece = options->tensor.first + piece;
     pen_status status =
-        pen__add_parameter(network, layer, PEN_PARAMETER_DENSE,
-                           is_up ? up : down, is_up ? 3 : 1, &out->weight, why);
-    if (status == PEN_OK && self->num_sources > 1)
-        status = add_gradient(self, network, &self->gradients[number], why);
+        add_part(self, network, layer, piece, expert,
+                 is_up ? PEN__EXPERT_UP : PEN__EXPERT_DOWN, &out->weight, why);
     if (status == PEN_OK)
-        status = pen__add_part(
-            network, layer, PEN_PARAMETER_VECTORS,
-            is_up ? PEN_PART_EXPERT_WIDE_BIAS : PEN_PART_EXPERT_DOWN_BIAS,
-            is_up ? &out->bias : &of->down_bias[expert], why);
-    network->adding_piece = 0;
+        status = add_part(self, network, layer, piece, expert,
+                          is_up ? PEN__EXPERT_UP_BIAS : PEN__EXPERT_DOWN_BIAS,
+                          is_up ? &out->bias : &of->down_bias[expert], why);
     return status == PEN_OK
                ? options->engine->ops->linear_prepare(options->engine, out, why)
                : status;
@@ -217,14 +263,6 @@ static pen_status check(const struct pen_network *network, struct pen_text *why)
                 options->model->experts_per_token, most);
         return PEN_INVALID;
     }
-    if (share > 1 && options->model->has_expert_bias) {
-        pen_why(why,
-                "experts of model_type \"%s\" cannot be dealt out: one "
-                "tensor has all of a block; drop "
-                "--expert-model-parallel-size",
-                pen_model_type(options->model));
-        return PEN_INVALID;
-    }
     if (share > 1 && options->model->num_experts % share != 0) {
         pen_why(why,
                 "the %u experts of the model cannot be dealt out evenly over "
@@ -251,10 +289,10 @@ static pen_status make_arrays(struct pen__experts *self)
             piece->down_bias == NULL)
             return PEN_NOMEM;
     }
-    if (self->num_sources == 1)
-        return PEN_OK;
     self->gradients =
-        calloc(pen__experts_num_products(self), sizeof *self->gradients);
+        calloc(pen__experts_num_gradients(self), sizeof *self->gradients);
+    if (self->num_sources == 1)
+        return self->gradients == NULL ? PEN_NOMEM : PEN_OK;
     self->requests = calloc(2 * (size_t)PEN__MOST_JOURNEYS * self->num_sources,
                             sizeof *self->requests);
     self->in_order = calloc(self->room, sizeof *self->in_order);
@@ -334,7 +372,7 @@ void pen__experts_free(struct pen__experts *self)
     if (self == NULL)
         return;
     for (size_t i = 0;
-         self->gradients != NULL && i < pen__experts_num_products(self); i++) {
+         self->gradients != NULL && i < pen__experts_num_gradients(self); i++) {
         struct pen__expert_gradient *it = &self->gradients[i];
         free(it->is_new);
         pen_engine_give(self->engine, PEN_PLACE_ENGINE, it->at,

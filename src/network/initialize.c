@@ -59,6 +59,16 @@ static struct pen_tensor_piece whole_of(const struct pen_network *network,
     return pen_tensor_piece_whole(info.form->num_dims, info.form->shape);
 }
 
+/* Makes the tensor that is filled that of the one expert of a slice. */
+static void take_expert(const struct pen_network *network,
+                        struct pen_tensor_slice *slice, struct pen__fill *fill)
+{
+    uint64_t rows = fill->whole.num_rows / network->options.model->num_experts;
+    fill->expert = (uint32_t)(slice->piece.first_row / rows);
+    slice->piece.first_row %= rows;
+    fill->whole.num_rows = rows;
+}
+
 static pen_status initialize(struct pen_network *network,
                              const struct pen_network_parameter *it,
                              uint64_t seed)
@@ -74,9 +84,7 @@ static pen_status initialize(struct pen_network *network,
         struct pen__fill fill = {&slice, whole_of(network, slice.tensor),
                                  stat == PEN_PRECISION_F64, plain, 0};
         if (is_stacked(network, slice.tensor)) {
-            fill.expert = (uint32_t)slice.piece.first_row;
-            slice.piece.first_row = 0;
-            fill.whole = slice.piece;
+            take_expert(network, &slice, &fill);
         }
         if (network->image_model != NULL)
             pen__image_fill(network->image_model, seed, &fill);

@@ -403,8 +403,8 @@ struct pen_network_parameter {
     struct pen__pruned *pruned; /* the parameter has the elements that are kept
                                    of a larger one; NULL: it has all */
     uint32_t layer;             /* that it belongs to, of the model */
-    uint32_t number; /* among all that the first tensor is cut into: a piece, or
-                        an expert */
+    uint32_t number; /* among all that the first tensor is cut into: pieces, and
+                        experts of each */
     bool is_copy;    /* another piece has the same, counts it and writes it */
     uint32_t num_sharing; /* pieces that have it, each a part of its gradient */
     bool is_value_only;   /* another member trains it */

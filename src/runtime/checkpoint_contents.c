@@ -12,9 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a tensor that this rank writes lies, or a piece of one that is cut. */
+/*
+ * Where a tensor that this rank writes lies, or a piece of one that is cut. The
+ * first rank of a tensor group writes what all of it have; the first of an
+ * expert group the tensors that stack the experts of all of it.
+ */
 struct pen__place {
-    uint32_t member; /* of the tensor group; 0: this rank, as the first of it */
+    struct pen_group *group; /* borrowed; NULL: it is here */
+    uint32_t member;         /* of the group */
     uint32_t stage;
     size_t parameter; /* NO_PARAMETER: a running statistic; of another member
                          the number of the piece in its list */
@@ -67,6 +72,18 @@ static void add_place(struct pen__contents *contents, struct pen__place place)
     contents->is_cut |= contents->num_places > contents->count;
 }
 
+/* Whether the first rank of the expert group writes a tensor. */
+static bool is_handed_in(const struct pen_trainer *trainer,
+                         const struct pen_network_parameter *it)
+{
+    struct pen_tensor_info info;
+    if (trainer->experts == NULL || trainer->experts->self == 0)
+        return false;
+    pen_model_tensor(trainer->options.model->decoder, it->slices[0].tensor,
+                     &info);
+    return info.form->is_stacked;
+}
+
 static void add_stage(struct pen__contents *contents, uint32_t stage)
 {
     struct pen_trainer *trainer = contents->trainer;
@@ -79,10 +96,14 @@ static void add_stage(struct pen__contents *contents, uint32_t stage)
         size_t bytes = pen_network_plain_count(it) * sizeof(float);
         if (bytes > contents->plain_bytes)
             contents->plain_bytes = bytes;
-        for (size_t k = 0; k < it->num_slices; k++)
-            add_place(contents, (struct pen__place){.stage = stage,
-                                                    .parameter = i,
-                                                    .slice = it->slices[k]});
+        for (size_t k = 0; k < it->num_slices; k++) {
+            const struct pen__place place = {
+                .stage = stage, .parameter = i, .slice = it->slices[k]};
+            if (is_handed_in(trainer, it))
+                contents->handed_in[contents->num_handed_in++] = place;
+            else
+                add_place(contents, place);
+        }
     }
 }
 
@@ -107,14 +128,15 @@ static pen_status list_tensors(struct pen__contents *contents, bool is_leader)
 {
     struct pen_trainer *trainer = contents->trainer;
     size_t most = pen_any_model_num_tensors(trainer->options.model);
-    contents->places =
-        calloc(most * pen_tensor_numbers(trainer->options.model,
-                                         trainer->options.logical_tensor),
-               sizeof *contents->places);
+    size_t most_places =
+        most * pen_tensor_numbers(trainer->options.model,
+                                  trainer->options.logical_tensor);
+    contents->places = calloc(most_places, sizeof *contents->places);
+    contents->handed_in = calloc(most_places, sizeof *contents->handed_in);
     contents->tensors = calloc(most, sizeof *contents->tensors);
     contents->about = calloc(most, sizeof *contents->about);
-    if (contents->places == NULL || contents->tensors == NULL ||
-        contents->about == NULL)
+    if (contents->places == NULL || contents->handed_in == NULL ||
+        contents->tensors == NULL || contents->about == NULL)
         return PEN_NOMEM;
     for (uint32_t s = 0; s < pen_trainer_num_stages(trainer); s++)
         add_stage(contents, s);
@@ -131,17 +153,18 @@ static void need_plain(struct pen__contents *contents, size_t count)
         contents->plain_bytes = count * sizeof(float);
 }
 
-static pen_status hear_member(struct pen__contents *contents, uint32_t member)
+static pen_status hear_member(struct pen__contents *contents,
+                              struct pen_group *group, uint32_t member)
 {
     struct pen_tensor_slice *slices;
     size_t count;
-    pen_status status =
-        pen__pieces_hear(contents->trainer->tensor, member, &slices, &count);
+    pen_status status = pen__pieces_hear(group, member, &slices, &count);
     if (status != PEN_OK)
         return status;
     for (size_t i = 0; i < count; i++) {
         need_plain(contents, pen_tensor_piece_count(&slices[i].piece));
-        add_place(contents, (struct pen__place){.member = member,
+        add_place(contents, (struct pen__place){.group = group,
+                                                .member = member,
                                                 .parameter = i,
                                                 .slice = slices[i]});
     }
@@ -149,35 +172,51 @@ static pen_status hear_member(struct pen__contents *contents, uint32_t member)
     return PEN_OK;
 }
 
-/* Hands the pieces of this rank to the first rank, whose contents they are from
- * then on. */
-static pen_status tell_first(struct pen__contents *contents)
+/* Hands the pieces of this rank to the first rank of the group. */
+static pen_status tell_first(struct pen_group *group,
+                             const struct pen__place *places, size_t count)
 {
-    struct pen_tensor_slice *slices =
-        calloc(contents->num_places + 1, sizeof *slices);
+    struct pen_tensor_slice *slices = calloc(count + 1, sizeof *slices);
     if (slices == NULL)
         return PEN_NOMEM;
-    for (size_t i = 0; i < contents->num_places; i++)
-        slices[i] = contents->places[i].slice;
-    contents->count = 0;
-    pen_status status = pen__pieces_tell(contents->trainer->tensor, slices,
-                                         contents->num_places);
+    for (size_t i = 0; i < count; i++)
+        slices[i] = places[i].slice;
+    pen_status status = pen__pieces_tell(group, slices, count);
     free(slices);
     return status;
 }
 
-static pen_status join_group(struct pen__contents *contents)
+static pen_status hear_all(struct pen__contents *contents,
+                           struct pen_group *group)
+{
+    pen_status status = PEN_OK;
+    for (uint32_t k = 1; k < group->size && status == PEN_OK; k++)
+        status = hear_member(contents, group, k);
+    return status;
+}
+
+static pen_status join_experts(struct pen__contents *contents)
+{
+    const struct pen_trainer *trainer = contents->trainer;
+    struct pen_group *group = trainer->experts;
+    if (group == NULL || !trainer->options.model->decoder->has_expert_bias)
+        return PEN_OK;
+    return group->self == 0 ? hear_all(contents, group)
+                            : tell_first(group, contents->handed_in,
+                                         contents->num_handed_in);
+}
+
+/* After it the contents are those of the first rank, and not of this one. */
+static pen_status join_pieces(struct pen__contents *contents)
 {
     struct pen_group *group = contents->trainer->tensor;
-    pen_status status = PEN_OK;
     if (group == NULL)
         return PEN_OK;
     contents->is_cut = true;
-    if (group->self != 0)
-        return tell_first(contents);
-    for (uint32_t k = 1; k < group->size && status == PEN_OK; k++)
-        status = hear_member(contents, k);
-    return status;
+    if (group->self == 0)
+        return hear_all(contents, group);
+    contents->count = 0;
+    return tell_first(group, contents->places, contents->num_places);
 }
 
 static pen_status list_extras(struct pen__contents *contents,
@@ -210,7 +249,9 @@ pen_status pen__contents_init(struct pen__contents *contents,
                                      &trainer->options.optimizer)};
     pen_status status = list_tensors(contents, is_leader);
     if (status == PEN_OK)
-        status = join_group(contents);
+        status = join_experts(contents);
+    if (status == PEN_OK)
+        status = join_pieces(contents);
     if (status == PEN_OK)
         status = list_extras(contents, why);
     return status;
@@ -221,6 +262,7 @@ void pen__contents_release(struct pen__contents *contents)
     pen_replicas_saver_free(contents->replicas);
     free(contents->plain);
     free(contents->places);
+    free(contents->handed_in);
     free(contents->tensors);
     free(contents->about);
 }
@@ -257,13 +299,11 @@ static size_t bytes_of(const struct pen_any_tensor *tensor)
 }
 
 /* After a loss the numbers mean nothing, and the checkpoint is not finished. */
-static const float *fetch_place(struct pen__contents *contents,
-                                enum pen_checkpoint_part part,
+static const float *fetch_place(enum pen_checkpoint_part part,
                                 const struct pen__place *place, float *plain)
 {
-    pen__pieces_fetch(contents->trainer->tensor, place->member,
-                      place->parameter, part, plain,
-                      pen_tensor_piece_count(&place->slice.piece));
+    pen__pieces_fetch(place->group, place->member, place->parameter, part,
+                      plain, pen_tensor_piece_count(&place->slice.piece));
     return plain;
 }
 
@@ -273,8 +313,8 @@ static const float *read_place(struct pen__contents *contents,
                                const struct pen__place *place, float *plain)
 {
     struct pen_trainer *trainer = contents->trainer;
-    if (place->member != 0)
-        return fetch_place(contents, part, place, plain);
+    if (place->group != NULL)
+        return fetch_place(part, place, plain);
     struct pen_network *network = pen_trainer_network(trainer, place->stage);
     PEN_BUG_UNLESS(part < sizeof engine_parts / sizeof *engine_parts);
     const struct pen_network_parameter *it =
@@ -369,6 +409,7 @@ static size_t end_of_parameter(const struct pen__contents *contents,
     const struct pen__place *it = &contents->places[place];
     size_t end = place + 1;
     while (it->parameter != NO_PARAMETER && end < contents->num_places &&
+           contents->places[end].group == it->group &&
            contents->places[end].member == it->member &&
            contents->places[end].stage == it->stage &&
            contents->places[end].parameter == it->parameter)
@@ -401,16 +442,18 @@ static void copy_parameter(struct pen__contents *contents, size_t first,
                   pen_snapshot_part(snapshot, part, places[i].tensor));
 }
 
-/* Releases the ranks of the group that have served their pieces until now. */
+/* Releases the ranks of the groups that have served their pieces until now. */
 static pen_status end_fetching(const struct pen__contents *contents)
 {
-    uint32_t last = 0; /* places of a member are in a row */
+    const struct pen__place *last = NULL; /* those of a member are in a row */
     pen_status status = PEN_OK;
     for (size_t i = 0; i < contents->num_places && status == PEN_OK; i++) {
-        uint32_t member = contents->places[i].member;
-        if (member != last)
-            status = pen__pieces_end(contents->trainer->tensor, member);
-        last = member;
+        const struct pen__place *it = &contents->places[i];
+        bool is_same = last != NULL && it->group == last->group &&
+                       it->member == last->member;
+        if (it->group != NULL && !is_same)
+            status = pen__pieces_end(it->group, it->member);
+        last = it;
     }
     return status;
 }
@@ -576,30 +619,50 @@ pen_status pen__contents_write(struct pen__contents *contents,
     return status == PEN_OK ? ended : status;
 }
 
-bool pen__contents_serves(const struct pen__contents *contents)
-{
-    const struct pen_group *group = contents->trainer->tensor;
-    return group != NULL && group->self != 0 && contents->num_places > 0;
-}
+/* The list that the first rank of a group has. */
+struct listed {
+    struct pen__contents *contents;
+    const struct pen__place *places;
+};
 
 static const float *read_listed(void *context, size_t number,
                                 enum pen_checkpoint_part part, size_t *count)
 {
-    struct pen__contents *contents = context;
-    const struct pen__place *place = &contents->places[number];
+    const struct listed *listed = context;
+    const struct pen__place *place = &listed->places[number];
     *count = pen_tensor_piece_count(&place->slice.piece);
-    return read_place(contents, part, place, contents->plain);
+    return read_place(listed->contents, part, place, listed->contents->plain);
 }
 
-pen_status pen__contents_serve(struct pen__contents *contents)
+static pen_status serve(struct pen__contents *contents, struct pen_group *group,
+                        const struct pen__place *places)
 {
-    PEN_BUG_UNLESS(pen__contents_serves(contents));
+    struct listed listed = {contents, places};
     contents->plain = malloc(contents->plain_bytes + 1);
     if (contents->plain == NULL)
         pen_agree_alone(contents->trainer->options.transport, PEN_NOMEM,
                         "collecting a checkpoint", NULL);
-    pen_status status =
-        pen__pieces_serve(contents->trainer->tensor, read_listed, contents);
+    pen_status status = pen__pieces_serve(group, read_listed, &listed);
     drop_plain(contents);
     return status;
+}
+
+/* A rank that serves its tensor group fetches from its expert group for it. */
+static pen_status serve_pieces(struct pen__contents *contents)
+{
+    struct pen_group *group = contents->trainer->tensor;
+    if (group == NULL || group->self == 0 || contents->num_places == 0)
+        return PEN_OK;
+    pen_status status = serve(contents, group, contents->places);
+    pen_status ended = end_fetching(contents);
+    return status == PEN_OK ? ended : status;
+}
+
+pen_status pen__contents_serve(struct pen__contents *contents)
+{
+    pen_status status = PEN_OK;
+    if (contents->num_handed_in > 0)
+        status =
+            serve(contents, contents->trainer->experts, contents->handed_in);
+    return status == PEN_OK ? serve_pieces(contents) : status;
 }

@@ -18,6 +18,8 @@ struct pen__contents {
     size_t count;
     struct pen__place *places; /* of the tensors, in the order of parameters */
     size_t num_places;
+    struct pen__place *handed_in; /* to the first of the expert group */
+    size_t num_handed_in;
     bool is_cut;                         /* a tensor has several places */
     struct pen_replicas_saver *replicas; /* NULL: all are the same */
     const struct pen_tensor_spec *extras;
@@ -27,7 +29,8 @@ struct pen__contents {
     float *whole; /* a tensor that is cut */
 };
 
-/* By all ranks of a tensor group at the same time. Release it in any case. */
+/* By all ranks of a tensor or expert group at the same time. Release it in any
+ * case. */
 pen_status pen__contents_init(struct pen__contents *contents,
                               struct pen_trainer *trainer, bool is_leader,
                               struct pen_text *why);
@@ -60,10 +63,9 @@ pen_status pen__contents_copy(struct pen__contents *contents,
                               struct pen_snapshot *snapshot);
 
 /*
- * Whether the first rank of a tensor group writes what this one has: then this
- * one serves while that one copies or writes.
+ * Ahead of a copy or a write: the first rank of a group may write what this one
+ * has, which then serves until that one has all of it.
  */
-bool pen__contents_serves(const struct pen__contents *contents);
 pen_status pen__contents_serve(struct pen__contents *contents) PEN_MUST_CHECK;
 
 /* The number of pieces of the engine's memory that the contents are in; 0 where

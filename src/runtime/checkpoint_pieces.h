@@ -7,7 +7,8 @@
 
 /*
  * The first rank of a tensor group writes the tensors that all of the group
- * have pieces of, by the calls pen__pieces_...:
+ * have pieces of, the first of an expert group those that stack experts, by
+ * the calls pen__pieces_...:
  *
  *   first    _hear      _fetch ... _fetch     _end
  *              ^          | ^                  |

@@ -204,10 +204,9 @@ static void start_writing(struct pen_checkpointer *checkpointer)
 {
     struct pen_saver_job job = {write_snapshot, checkpointer};
     struct pen_text *why = &checkpointer->why;
-    if (pen__contents_serves(&checkpointer->contents)) {
-        checkpointer->status = pen__contents_serve(&checkpointer->contents);
-        checkpointer->is_over = true;
-    } else if (pen__contents_is_empty(&checkpointer->contents)) {
+    checkpointer->status = pen__contents_serve(&checkpointer->contents);
+    if (checkpointer->status != PEN_OK ||
+        pen__contents_is_empty(&checkpointer->contents)) {
         checkpointer->is_over = true;
     } else if (checkpointer->snapshot == NULL) {
         checkpointer->status = write_now(checkpointer, why);

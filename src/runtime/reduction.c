@@ -122,6 +122,11 @@ static uint64_t elements_of(const struct pen_model *model, uint32_t tensor)
     return count;
 }
 
+static bool is_of_expert(const struct pen_tensor_info *info)
+{
+    return info->form->tail != NULL || info->form->is_stacked;
+}
+
 /* Tensors of these layers that no piece here begins with may be those of others
  * of the group. Experts that are dealt out are alike in a group; ranks with
  * other ones choose owners for everything else and must not count them. */
@@ -137,7 +142,7 @@ static void list_candidates(const struct pen_network *network,
         struct pen_tensor_info info;
         pen_model_tensor(model, t, &info);
         bool is_here = info.layer >= first && info.layer <= last &&
-                       num_dealt == 1 && (!deals || info.form->tail == NULL);
+                       num_dealt == 1 && !(deals && is_of_expert(&info));
         out[t] = (struct candidate){t, is_here ? elements_of(model, t) : 0};
     }
     for (size_t i = 0; i < num; i++) {

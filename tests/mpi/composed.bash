@@ -38,6 +38,9 @@ composed_model() { # FAMILY LAYERS: its file
         "n_group": 2, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 0, "routed_scaling_factor": 1.5,
         "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 16,
         "tie_word_embeddings": false' ;;
+    gpt_oss) more='"architectures": ["GptOssForCausalLM"], "intermediate_size": 48, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2,
+        "sliding_window": 6, "swiglu_limit": 0.5, "tie_word_embeddings": false' ;;
     esac
     echo "{\"model_type\": \"$1\", $common, $more}" >"$file"
     echo "$file"
@@ -62,7 +65,7 @@ draw_kind() {
     shardings=(none zero1 zero2 zero3)
     case $kind in
     tensor)
-        family=$(pick tensor_family gpt2 llama qwen2 qwen3 mistral mixtral qwen3_moe deepseek_v3)
+        family=$(pick tensor_family gpt2 llama qwen2 qwen3 mistral mixtral qwen3_moe deepseek_v3 gpt_oss)
         tp=$(pick tp 1 2 2 4) logical=$tp
         [ "$family$tp" != gpt24 ] || tp=2 logical=2
         [ "$family" = gpt2 ] || [ "$tp" = 4 ] || logical=$((tp * $(pick pieces 1 2)))
@@ -73,7 +76,7 @@ draw_kind() {
     context) cp=$(pick cp 2 2 4) same=(--context-parallel-size "$cp") ;;
     slices) same=(--slices "$(pick slices 2 4)") schedules=(seq1f1b) ;;
     experts)
-        family=$(pick family mixtral qwen3_moe deepseek_v3) ep=$(pick ep 1 2 4) own=(--ep "$ep")
+        family=$(pick family mixtral qwen3_moe deepseek_v3 gpt_oss) ep=$(pick ep 1 2 4) own=(--ep "$ep")
         schedules=(gpipe 1f1b zb-h1 interleaved) logical=$(pick tp 1 1 2)
         [ "$logical" = 1 ] || tp=$(pick both 1 2) same=(--logical-tensor 2)
         [ "$logical$(pick rows 0 0 1)" != 21 ] || same+=(--sequence-parallel)

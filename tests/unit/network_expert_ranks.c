@@ -32,7 +32,10 @@ static const char *const configs[] = {
     "\"n_routed_experts\":4,\"num_experts_per_tok\":2,\"n_group\":1,"
     "\"topk_group\":1,\"moe_intermediate_size\":64,\"n_shared_experts\":1,"
     "\"first_k_dense_replace\":0,\"q_lora_rank\":null,\"kv_lora_rank\":16,"
-    "\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":8,\"v_head_dim\":16}"};
+    "\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":8,\"v_head_dim\":16}",
+    "{\"model_type\":\"gpt_oss\"," SIZES "\"intermediate_size\":64,"
+    "\"num_local_experts\":8,\"num_experts_per_tok\":2,\"head_dim\":16,"
+    "\"sliding_window\":3,\"swiglu_limit\":0.1}"};
 enum { CONFIGS = sizeof configs / sizeof *configs };
 
 struct way {
@@ -77,6 +80,27 @@ static void level_routers(struct pen_network *network)
     }
 }
 
+/* Trainings begin with biases of experts that are zero. */
+static void raise_biases(struct pen_network *network)
+{
+    struct pen_engine *engine = pen_network_engine(network);
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        struct pen_tensor_info info;
+        size_t count = 0;
+        pen_model_tensor(pen_network_model(network), it->slices[0].tensor,
+                         &info);
+        if (!info.form->is_stacked || it->role != PEN_ROLE_BIAS)
+            continue;
+        float *values =
+            span_of_part(engine, it->parameter, PEN_PART_VALUE, &count);
+        for (size_t k = 0; k < count; k++)
+            values[k] = 0.01f * (float)(k % 7 + it->number);
+        engine->ops->parameter_value_changed(engine, it->parameter);
+    }
+}
+
 static void make_member(struct member *it)
 {
     const struct way *way = it->way;
@@ -100,6 +124,7 @@ static void make_member(struct member *it)
         fail_msg("%s", pen_text_string(&why));
     pen_text_release(&why);
     assert_int_equal(pen_network_initialize(it->network, 7), PEN_OK);
+    raise_biases(it->network);
     if (way->is_tied)
         level_routers(it->network);
 }
@@ -154,11 +179,16 @@ static void run_group(const struct way *way, struct thread_world *world,
 }
 
 static const struct pen_network_parameter *
-find_tensor(const struct pen_network *network, uint32_t tensor)
+find_parameter(const struct pen_network *network,
+               const struct pen_network_parameter *like)
 {
-    for (size_t i = 0; i < pen_network_num_parameters(network); i++)
-        if (pen_network_parameter(network, i)->slices[0].tensor == tensor)
-            return pen_network_parameter(network, i);
+    for (size_t i = 0; i < pen_network_num_parameters(network); i++) {
+        const struct pen_network_parameter *it =
+            pen_network_parameter(network, i);
+        if (it->slices[0].tensor == like->slices[0].tensor &&
+            it->number == like->number)
+            return it;
+    }
     return NULL;
 }
 
@@ -184,7 +214,7 @@ static void expect_bits(const struct member *alone,
             pen_network_parameter(alone->network, i);
         for (uint32_t k = 0; k < size; k++) {
             const struct pen_network_parameter *it =
-                find_tensor(members[k].network, own->slices[0].tensor);
+                find_parameter(members[k].network, own);
             size_t count = 0;
             if (it == NULL || (it->num_dealt == 1 && k != source))
                 continue;

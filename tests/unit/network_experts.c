@@ -668,30 +668,6 @@ static void memory_is_what_the_model_counts(void **state)
                           "\"intermediate_size\":48,\"num_local_experts\":16}");
 }
 
-/* The last model has the experts of a block in one tensor. */
-static void stacked_experts_stay_together(void **state)
-{
-    (void)state;
-    struct pen_model *model = model_of(CONFIGS - 1);
-    struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
-    struct pen_network *network = NULL;
-    struct pen_text why = PEN_TEXT_EMPTY;
-    const struct pen_network_options options = {.engine = engine,
-                                                .model = model,
-                                                .num_layers = model->num_layers,
-                                                .batch = BATCH,
-                                                .sequence = SEQUENCE,
-                                                .experts = {.total = 2}};
-    assert_int_equal(pen_network_create(&options, &network, &why), PEN_INVALID);
-    assert_string_equal(pen_text_string(&why),
-                        "experts of model_type \"gpt_oss\" cannot be dealt "
-                        "out: one tensor has all of a block; drop "
-                        "--expert-model-parallel-size");
-    pen_text_release(&why);
-    pen_engine_free(engine);
-    pen_model_free(model);
-}
-
 static void what_cannot_have_experts_is_refused(void **state)
 {
     (void)state;
@@ -729,7 +705,6 @@ int main(void)
         cmocka_unit_test(routings_of_a_step_are_counted_once),
         cmocka_unit_test(recomputing_and_splitting_change_no_bit),
         cmocka_unit_test(memory_is_what_the_model_counts),
-        cmocka_unit_test(stacked_experts_stay_together),
         cmocka_unit_test(what_cannot_have_experts_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,12 @@ static const char *const configs[] = {
     "\"num_experts_per_tok\":2,\"n_group\":2,\"topk_group\":1,"
     "\"moe_intermediate_size\":32,\"n_shared_experts\":1,"
     "\"first_k_dense_replace\":0,\"q_lora_rank\":24,\"kv_lora_rank\":16,"
-    "\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":8,\"v_head_dim\":16}"};
+    "\"qk_nope_head_dim\":8,\"qk_rope_head_dim\":8,\"v_head_dim\":16}",
+    "{\"model_type\":\"gpt_oss\",\"vocab_size\":27,\"hidden_size\":64,"
+    "\"intermediate_size\":32,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,"
+    "\"max_position_embeddings\":8,\"num_local_experts\":4,"
+    "\"num_experts_per_tok\":2,\"sliding_window\":3,\"swiglu_limit\":0.7}"};
 enum { CONFIGS = sizeof configs / sizeof *configs };
 
 struct setting {
