@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds one gradient for each source to the parameter that was added last; none for
- * NULL, a part that the model does not have. */
+/* Adds one gradient for each source to the parameter that was added last; none
+ * for NULL, a part that the model does not have. */
 static pen_status add_gradient(struct pen__experts *self,
                                struct pen_network *network,
                                const struct pen_parameter *parameter,
