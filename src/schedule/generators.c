@@ -89,3 +89,40 @@ pen_status pen_generator_make(const struct pen_generator *generator,
     pen_schedule_free(compute);
     return status;
 }
+
+/* Rule 5 is the memory limit, which users choose. */
+static bool is_of_the_generator(const struct pen_finding *finding)
+{
+    return finding->rule != 0 && finding->rule != 5;
+}
+
+pen_status pen_generator_make_verified(const struct pen_generator *generator,
+                                       const struct pen_generator_args *args,
+                                       const struct pen_verify_options *options,
+                                       struct pen_schedule **out,
+                                       struct pen_text *why)
+{
+    struct pen_schedule *schedule = NULL;
+    pen_status status = pen_generator_make(generator, args, &schedule, why);
+    if (status != PEN_OK)
+        return status;
+    struct pen_finding finding = {.rule = 0};
+    struct pen_text mistake = PEN_TEXT_EMPTY;
+    status = pen_schedule_verify(schedule, options, &finding, &mistake);
+    if (status == PEN_OK) {
+        *out = schedule;
+        schedule = NULL;
+    } else if (is_of_the_generator(&finding)) {
+        pen_why(why,
+                "the generator of %s has a bug: its schedule of %u stages and "
+                "%u micro-batches is wrong; report this command, or choose "
+                "other numbers. %s",
+                generator->name, args->ranks, args->microbatches,
+                pen_text_string(&mistake));
+    } else {
+        pen_why(why, "%s", pen_text_string(&mistake));
+    }
+    pen_text_release(&mistake);
+    pen_schedule_free(schedule);
+    return status;
+}

@@ -4,6 +4,7 @@
 #include "schedule/correction.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
+#include "schedule/verify.h"
 
 /*
  * Every published schedule that Penstock knows, one file per paper in
@@ -75,5 +76,15 @@ const struct pen_generator *pen_generator_find(const char *name);
 pen_status pen_generator_make(const struct pen_generator *generator,
                               const struct pen_generator_args *args,
                               struct pen_schedule **out, struct pen_text *why);
+
+/*
+ * Generates, lowers and verifies. Besides refusals of the arguments and of the
+ * memory limit, PEN_INVALID reports a generator whose schedule breaks a rule.
+ */
+pen_status pen_generator_make_verified(const struct pen_generator *generator,
+                                       const struct pen_generator_args *args,
+                                       const struct pen_verify_options *options,
+                                       struct pen_schedule **out,
+                                       struct pen_text *why);
 
 #endif

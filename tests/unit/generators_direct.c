@@ -695,6 +695,45 @@ static void refusals_say_what_would_work(void **state)
     }
 }
 
+/* A generator that forgets the weight gradients of the last stage. */
+static pen_status forget_weights(const struct pen_generator_args *args,
+                                 struct pen_schedule **out,
+                                 struct pen_text *why)
+{
+    pen_status status = pen_generator_find("zb-h1")->generate(args, out, why);
+    struct pen_row *row = &(*out)->rows[args->ranks - 1];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < row->count; i++)
+        if (row->ops[i].kind != PEN_OP_BACKWARD_WEIGHT)
+            row->ops[count++] = row->ops[i];
+    row->count = count;
+    return status;
+}
+
+static void a_generator_with_a_bug_is_refused(void **state)
+{
+    (void)state;
+    struct pen_generator broken = *pen_generator_find("zb-h1");
+    broken.generate = forget_weights;
+    const struct pen_costs costs = unit_costs();
+    const struct pen_generator_args args = {
+        .ranks = 3, .microbatches = 5, .costs = &costs};
+    const struct pen_verify_options options = {.costs = &costs};
+    struct pen_schedule *schedule = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    assert_int_equal(
+        pen_generator_make_verified(&broken, &args, &options, &schedule, &why),
+        PEN_INVALID);
+    assert_null(schedule);
+    const char *words = pen_text_string(&why);
+    const char *start = "the generator of zb-h1 has a bug: its schedule of 3 "
+                        "stages and 5 micro-batches is wrong; report this "
+                        "command, or choose other numbers. V1: rank 2, ";
+    if (strncmp(words, start, strlen(start)) != 0)
+        fail_msg("'%s' does not begin with '%s'", words, start);
+    pen_text_release(&why);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -720,6 +759,7 @@ int main(void)
         cmocka_unit_test(groups_of_a_long_dualpipe_wrap),
         cmocka_unit_test(flags_are_of_what_is_refused),
         cmocka_unit_test(refusals_say_what_would_work),
+        cmocka_unit_test(a_generator_with_a_bug_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,10 @@
  */
 #include "cli/schedule/schedule.h"
 
-#include "base/bug.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "cli/program/verbs.h"
 #include "schedule/torch_csv.h"
-#include "schedule/verify.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -232,26 +230,13 @@ pen_status pen__make_verified(const struct pen__schedule_args *args,
                               struct pen_text *why)
 {
     struct pen_generator_args wanted = generator_args(args, generator);
-    struct pen_schedule *schedule = NULL;
-    pen_status status = check_size(&wanted, why);
-    if (status == PEN_OK)
-        status = pen_generator_make(generator, &wanted, &schedule, why);
-    if (status != PEN_OK)
-        return status;
     const struct pen_verify_options options = {.memory_limit = limit,
                                                .costs = &args->costs};
-    struct pen_finding finding = {.rule = 0};
-    status = pen_schedule_verify(schedule, &options, &finding, why);
-    if (status != PEN_OK) {
-        pen_schedule_free(schedule);
-        bool is_bug = status == PEN_INVALID && finding.rule != 5;
-        if (is_bug)
-            pen__refuse_as(status, why);
-        PEN_BUG_UNLESS(!is_bug);
-        return status;
-    }
-    *out = schedule;
-    return PEN_OK;
+    pen_status status = check_size(&wanted, why);
+    if (status == PEN_OK)
+        status =
+            pen_generator_make_verified(generator, &wanted, &options, out, why);
+    return status;
 }
 
 pen_status pen__load_lowered(const char *path, struct pen_schedule **out,

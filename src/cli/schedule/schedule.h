@@ -74,8 +74,8 @@ const struct pen_generator *pen__find_generator(const char *name);
 
 /*
  * Generates, lowers and verifies. Options that mean nothing to this generator
- * are kept from it. On failure (it refuses, or a rank holds more than `limit`,
- * 0 for none) *out is untouched; breaking any other rule is a bug.
+ * are kept from it. On failure (it refuses, its schedule is wrong, or a rank
+ * holds more than `limit`, 0 for none) *out is untouched.
  */
 pen_status pen__make_verified(const struct pen__schedule_args *args,
                               const struct pen_generator *generator,
