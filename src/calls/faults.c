@@ -412,9 +412,9 @@ static bool has_all(const struct pen_calls *calls, uint32_t rank)
     return found != NULL && found->num_lost == 0;
 }
 
-/* Judges a message; false where it is as it should be. */
-static bool judge(const struct pen_message *message,
-                  enum pen_call_fault_kind *kind)
+/* Returns whether the two ends of a message do not fit, and how. */
+static bool find_mismatch(const struct pen_message *message,
+                          enum pen_call_fault_kind *kind)
 {
     if (message->send != NULL && message->recv != NULL) {
         struct pen_call same = *message->recv;
@@ -429,8 +429,8 @@ static bool judge(const struct pen_message *message,
     return alone->state != PEN_CALL_DONE;
 }
 
-/* Judges the first message of each link. */
-static pen_status look_at_links(struct finder *finder)
+/* Adds a fault for the first mismatch of each link. */
+static pen_status check_links(struct finder *finder)
 {
     const struct pen_meetings *meetings = finder->meetings;
     const struct pen_message *last_fault = NULL;
@@ -441,7 +441,8 @@ static pen_status look_at_links(struct finder *finder)
         if ((last_fault != NULL && last_fault->from == message->from &&
              last_fault->to == message->to) ||
             !has_all(meetings->calls, message->from) ||
-            !has_all(meetings->calls, message->to) || !judge(message, &kind))
+            !has_all(meetings->calls, message->to) ||
+            !find_mismatch(message, &kind))
             continue;
         pen_status status = add_fault(finder, kind, 1, &fault);
         if (status != PEN_OK)
@@ -521,7 +522,7 @@ pen_status pen_call_faults_find(const struct pen_meetings *meetings,
     if (status == PEN_OK)
         status = look_at_absent(&finder);
     if (status == PEN_OK)
-        status = look_at_links(&finder);
+        status = check_links(&finder);
     if (status != PEN_OK) {
         pen_why(why, "out of memory for the faults of %u ranks",
                 meetings->calls->num_ranks);

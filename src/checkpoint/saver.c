@@ -96,7 +96,8 @@ void pen_saver_start(struct pen_saver *saver, const struct pen_saver_job *job)
 }
 
 /* Returns the state and the reason; the lock is held. */
-static enum pen_saver_state tell(struct pen_saver *saver, struct pen_text *why)
+static enum pen_saver_state read_state(struct pen_saver *saver,
+                                       struct pen_text *why)
 {
     enum pen_saver_state state = saver->state;
     if (state == PEN_SAVER_RUNNING)
@@ -112,7 +113,7 @@ enum pen_saver_state pen_saver_poll(struct pen_saver *saver,
                                     struct pen_text *why)
 {
     pthread_mutex_lock(&saver->lock);
-    enum pen_saver_state state = tell(saver, why);
+    enum pen_saver_state state = read_state(saver, why);
     pthread_mutex_unlock(&saver->lock);
     return state;
 }
@@ -123,7 +124,7 @@ enum pen_saver_state pen_saver_wait(struct pen_saver *saver,
     pthread_mutex_lock(&saver->lock);
     while (saver->state == PEN_SAVER_RUNNING)
         pthread_cond_wait(&saver->changed, &saver->lock);
-    enum pen_saver_state state = tell(saver, why);
+    enum pen_saver_state state = read_state(saver, why);
     pthread_mutex_unlock(&saver->lock);
     return state;
 }

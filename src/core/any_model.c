@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-/* Refuses a model that has no tensors. */
-static pen_status check_tensors(struct pen_any_model *out, const char *source,
-                                struct pen_any_model *model,
-                                struct pen_text *why)
+static pen_status refuse_without_tensors(struct pen_any_model *out,
+                                         const char *source,
+                                         struct pen_any_model *model,
+                                         struct pen_text *why)
 {
     struct pen_text reason = PEN_TEXT_EMPTY;
     pen_status status = pen_model_check_trainable(model->decoder, &reason);
@@ -37,7 +37,7 @@ pen_status pen_any_model_load(struct pen_any_model *out, const char *source,
         }
         return status;
     }
-    return check_tensors(out, source, &model, why);
+    return refuse_without_tensors(out, source, &model, why);
 }
 
 void pen_any_model_release(struct pen_any_model *model)

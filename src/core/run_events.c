@@ -63,11 +63,8 @@ static pen_status add_fault(struct reader *reader, const json_t *line)
     return PEN_OK;
 }
 
-/*
- * Notes that the faults since the last such event, or a change of the ranks,
- * are over.
- */
-static void resume(struct reader *reader, const json_t *line)
+/* The faults since the last such event, or a change of the ranks, are over. */
+static void note_resumption(struct reader *reader, const json_t *line)
 {
     struct pen_run_events *events = reader->events;
     double lost_sec = real_at(line, "lost_sec");
@@ -100,7 +97,7 @@ static pen_status take_event(struct reader *reader, const json_t *line)
     if (strcmp(name, "restart") == 0)
         events->num_restarts++;
     else if (strcmp(name, "resumed") == 0)
-        resume(reader, line);
+        note_resumption(reader, line);
     return PEN_OK;
 }
 

@@ -138,8 +138,8 @@ struct pen__moment pen__find_sender(const struct pen__blame_run *run,
  * Returns whether an op belongs to the same synchronisation: sums are of one
  * part of the model, steps know the norm of all parts.
  */
-static bool goes_with(const struct pen_shape *shape, const struct pen_op *op,
-                      const struct pen_op *other)
+static bool is_of_one_sync(const struct pen_shape *shape,
+                           const struct pen_op *op, const struct pen_op *other)
 {
     return other->kind == op->kind &&
            (op->kind == PEN_OP_STEP ||
@@ -176,7 +176,7 @@ struct pen__moment pen__find_last(const struct pen__blame_run *run,
     for (uint32_t row = 0; row < pen_mesh_num_rows(&run->mesh); row++) {
         const struct pen_row *ops = &run->schedule->rows[row];
         for (uint32_t i = 0; i < ops->count; i++) {
-            if (goes_with(shape, op, &ops->ops[i]))
+            if (is_of_one_sync(shape, op, &ops->ops[i]))
                 last = later_of_row(run, of, row, i, last);
         }
     }

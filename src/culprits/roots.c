@@ -122,8 +122,8 @@ static uint32_t row_length(const struct pen__case *matter, uint32_t line)
  * Returns the first op of the line that ends after this time, or the count of
  * its ops.
  */
-static uint32_t first_behind(const struct pen__case *matter, uint32_t line,
-                             double at_sec)
+static uint32_t first_op_ending_after(const struct pen__case *matter,
+                                      uint32_t line, double at_sec)
 {
     const struct pen__span *spans = matter->measured->spans[line];
     uint32_t low = 0;
@@ -195,7 +195,7 @@ static void blame_line(struct pen__blame *blame, const struct pen__case *matter,
     double known_sec = 0;
     if (depth > matter->measured->num_lines)
         return;
-    for (uint32_t i = first_behind(matter, line, stretch.from_sec);
+    for (uint32_t i = first_op_ending_after(matter, line, stretch.from_sec);
          i < count && spans[i].begin_sec < stretch.to_sec; i++) {
         struct stretch wait = {fmax(stretch.from_sec, spans[i].begin_sec),
                                fmin(stretch.to_sec, spans[i].ready_sec)};
@@ -320,7 +320,8 @@ static struct place blame_cause(struct pen__blame *blame,
         return (struct place){source.line, source.position, source.at_sec};
     case PEN__SOURCE_WINDOW:
         return (struct place){
-            source.line, first_behind(matter, source.line, span->ready_sec),
+            source.line,
+            first_op_ending_after(matter, source.line, span->ready_sec),
             span->ready_sec};
     default:
         add(blame, root_of_own_wait(kind_at(matter, line, position)), line, sec,

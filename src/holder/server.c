@@ -68,8 +68,8 @@ struct server {
 /* ---- events ---- */
 
 /* Sends an event; returns false when the parent has to read first. */
-static bool tell(struct server *server, const struct rank *rank,
-                 enum pen_holder_kind kind)
+static bool send_event(struct server *server, const struct rank *rank,
+                       enum pen_holder_kind kind)
 {
     struct pen_holder_message event = pen_holder_message_of(kind);
     if (server->events < 0)
@@ -85,14 +85,14 @@ static void deliver(struct server *server, struct client *client)
 {
     if (client->owes_connected)
         client->owes_connected =
-            !tell(server, &client->rank, PEN_HOLDER_CONNECTED);
+            !send_event(server, &client->rank, PEN_HOLDER_CONNECTED);
     if (!client->owes_connected && client->owes_committed)
         client->owes_committed =
-            !tell(server, &client->rank, PEN_HOLDER_COMMITTED);
+            !send_event(server, &client->rank, PEN_HOLDER_COMMITTED);
     if (!client->owes_connected && !client->owes_committed && client->owes_end)
         client->owes_end =
-            !tell(server, &client->rank,
-                  client->has_left ? PEN_HOLDER_LEFT : PEN_HOLDER_GONE);
+            !send_event(server, &client->rank,
+                        client->has_left ? PEN_HOLDER_LEFT : PEN_HOLDER_GONE);
 }
 
 static bool owes(const struct client *client)
@@ -334,10 +334,10 @@ take_fetch(struct server *server, const struct pen_holder_message *message,
 }
 
 /* Takes a message and returns the answer; NONE: there is none. */
-static struct pen_holder_message take(struct server *server,
-                                      struct client *client,
-                                      const struct pen_holder_message *message,
-                                      int descriptor, int *lent)
+static struct pen_holder_message
+answer_message(struct server *server, struct client *client,
+               const struct pen_holder_message *message, int descriptor,
+               int *lent)
 {
     if (message->kind == PEN_HOLDER_SHARD)
         return take_shard(server, client, message->is_copy != 0, descriptor);
@@ -378,7 +378,7 @@ static void hear_client(struct server *server, struct client *client)
         return;
     }
     struct pen_holder_message answer =
-        take(server, client, &message, descriptor, &lent);
+        answer_message(server, client, &message, descriptor, &lent);
     if (answer.kind != PEN_HOLDER_NONE &&
         pen_holder_send(client->socket, &answer, lent) != PEN_OK)
         end_client(server, client);

@@ -38,8 +38,8 @@ void pen_lint_report_release(struct pen_lint_report *report)
  * Returns whether the rule has a finding at this place already, however often a
  * script uses it.
  */
-static bool is_known(const struct pen_lint_report *report,
-                     const struct pen_lint_finding *finding)
+static bool is_reported(const struct pen_lint_report *report,
+                        const struct pen_lint_finding *finding)
 {
     for (uint32_t i = 0; i < report->num_findings; i++)
         if (report->findings[i].rule == finding->rule &&
@@ -71,7 +71,7 @@ void pen_lint_add(struct pen_lint_report *report,
     struct pen_lint_finding copy = *finding;
     bool is_whole = copy.what != NULL && copy.why != NULL && copy.todo != NULL;
     if (!is_whole || report->num_findings == MOST_FINDINGS ||
-        is_known(report, &copy) || !make_room(report)) {
+        is_reported(report, &copy) || !make_room(report)) {
         report->has_failed = report->has_failed || !is_whole;
         release_finding(&copy);
         return;

@@ -29,7 +29,7 @@ uint32_t pen_row_count_sends(const struct pen_schedule *schedule, uint32_t row,
 /*
  * Returns the first op of a row that is neither a forward nor a message of one.
  */
-static uint32_t count_forwards(const struct pen_row *row)
+static uint32_t first_backward_op(const struct pen_row *row)
 {
     uint32_t count = 0;
     while (count < row->count && (row->ops[count].kind == PEN_OP_FORWARD ||
@@ -77,7 +77,7 @@ pen_status pen_schedule_find_gates(const struct pen_schedule *schedule,
     if (is_sent == NULL)
         return PEN_NOMEM;
     for (uint32_t rank = 0; rank < shape->num_ranks; rank++) {
-        out[rank] = has_changed ? count_forwards(&schedule->rows[rank]) : 0;
+        out[rank] = has_changed ? first_backward_op(&schedule->rows[rank]) : 0;
         note_sends(schedule, rank, 0, out[rank], true, is_sent);
     }
     while (has_changed) {

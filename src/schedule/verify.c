@@ -252,8 +252,9 @@ static pen_status check_complete(struct verifier *verifier)
  * Refuses an op that comes before this kind of the same micro-batch. One that
  * is nowhere is missing (V1), not late.
  */
-static pen_status need(struct verifier *verifier, uint32_t rank,
-                       uint32_t position, uint16_t state, unsigned kind)
+static pen_status refuse_unless_done(struct verifier *verifier, uint32_t rank,
+                                     uint32_t position, uint16_t state,
+                                     unsigned kind)
 {
     const struct pen_op *op = &verifier->schedule->rows[rank].ops[position];
     if ((state & SEEN(kind)) || !has(verifier, cell_of(verifier, op), kind))
@@ -344,17 +345,20 @@ static pen_status check_order(struct verifier *verifier, uint32_t rank,
     if (is_backward || op->kind == PEN_OP_RECOMPUTE ||
         op->kind == PEN_OP_EVICT || op->kind == PEN_OP_LOAD ||
         op->kind == PEN_OP_SEND_ACT)
-        status = need(verifier, rank, position, state, PEN_OP_FORWARD);
+        status =
+            refuse_unless_done(verifier, rank, position, state, PEN_OP_FORWARD);
     if (status == PEN_OK && is_backward &&
         has(verifier, cell, PEN_OP_RECOMPUTE))
-        status = need(verifier, rank, position, state, PEN_OP_RECOMPUTE);
+        status = refuse_unless_done(verifier, rank, position, state,
+                                    PEN_OP_RECOMPUTE);
     if (status == PEN_OK && op->kind == PEN_OP_BACKWARD_WEIGHT)
-        status = need(verifier, rank, position, state, PEN_OP_BACKWARD_INPUT);
+        status = refuse_unless_done(verifier, rank, position, state,
+                                    PEN_OP_BACKWARD_INPUT);
     if (status == PEN_OK && op->kind == PEN_OP_SEND_GRAD)
-        status =
-            need(verifier, rank, position, state,
-                 has(verifier, cell, PEN_OP_BACKWARD) ? PEN_OP_BACKWARD
-                                                      : PEN_OP_BACKWARD_INPUT);
+        status = refuse_unless_done(verifier, rank, position, state,
+                                    has(verifier, cell, PEN_OP_BACKWARD)
+                                        ? PEN_OP_BACKWARD
+                                        : PEN_OP_BACKWARD_INPUT);
     if (status == PEN_OK && is_backward && (state & IS_AWAY))
         status = refuse(verifier, 2, rank, position,
                         "its stash is evicted: a load is missing before it");

@@ -91,7 +91,7 @@ static void run_failure(int argc, char **argv)
 }
 
 /* Returns whether a link is of this name: its two directions have a suffix. */
-static bool is_of(const char *link, const char *name)
+static bool is_link_named(const char *link, const char *name)
 {
     size_t length = strlen(name);
     const char *rest = link + length;
@@ -103,7 +103,7 @@ static bool is_of(const char *link, const char *name)
 static bool is_gone(const struct pen_disturbances *all, const char *link)
 {
     for (uint32_t i = 0; i < all->num_failures; i++)
-        if (is_of(link, all->failures[i].name) &&
+        if (is_link_named(link, all->failures[i].name) &&
             all->failures[i].at_sec <= simgrid_get_clock())
             return true;
     return false;
@@ -115,7 +115,7 @@ struct gap {
     bool is_found;
 };
 
-static void look_at(void *context, sg_link_t link)
+static void note_failed_link(void *context, sg_link_t link)
 {
     struct gap *gap = context;
     if (is_gone(gap->all, sg_link_get_name(link)))
@@ -127,7 +127,8 @@ bool pen_disturbances_cut(const struct pen_disturbances *all, uint32_t from,
 {
     struct gap gap = {all, false};
     if (all->num_failures > 0)
-        pen_host_way(find_rank(from, NULL), find_rank(to, NULL), look_at, &gap);
+        pen_host_way(find_rank(from, NULL), find_rank(to, NULL),
+                     note_failed_link, &gap);
     return gap.is_found;
 }
 

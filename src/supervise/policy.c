@@ -152,7 +152,7 @@ void pen_policy_release(struct pen_policy *policy)
  * Returns whether a fault can be due to a step: a launcher that is stopped or
  * killed is not.
  */
-static bool can_be_of_a_step(const struct pen_fault *fault)
+static bool can_be_due_to_a_step(const struct pen_fault *fault)
 {
     return fault->step != PEN_UNKNOWN &&
            (fault->cause == PEN_CAUSE_RANK_DIED ||
@@ -200,7 +200,8 @@ struct pen_decision pen_policy_decide(struct pen_policy *policy,
 {
     if (!pen_cause_is_retried(fault->cause))
         return refuse(fault->cause);
-    bool is_repeated = can_be_of_a_step(fault) && is_same(fault, &policy->last);
+    bool is_repeated =
+        can_be_due_to_a_step(fault) && is_same(fault, &policy->last);
     policy->num_same = is_repeated ? policy->num_same + 1 : 1;
     policy->last = *fault;
     if (policy->num_same >= MOST_SAME)

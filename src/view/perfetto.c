@@ -115,7 +115,8 @@ static bool is_same_work(const struct pen_op *a, const struct pen_op *b)
  * Returns whether a compute op belongs to a message: B or I for a gradient, F
  * for an activation.
  */
-static bool moves(const struct pen_op *compute, const struct pen_op *message)
+static bool belongs_to_message(const struct pen_op *compute,
+                               const struct pen_op *message)
 {
     return pen_op_is_compute(compute->kind) && is_same_work(compute, message) &&
            pen_op_info(compute->kind)->direction ==
@@ -129,7 +130,7 @@ static void add_send(struct writer *writer, uint32_t position)
     const struct pen_op_time *time = time_at(writer, position);
     add_op(writer, send, time->start_sec, time->end_sec);
     uint32_t i = position;
-    while (i > 0 && !moves(&row->ops[i - 1], send))
+    while (i > 0 && !belongs_to_message(&row->ops[i - 1], send))
         i--;
     if (i == 0)
         return;
@@ -153,7 +154,7 @@ static void add_receive(struct writer *writer, uint32_t position)
         double at_sec = time_at(writer, i)->start_sec;
         if (end_sec < 0 && op->kind == receive->kind)
             end_sec = at_sec;
-        if (!moves(op, receive))
+        if (!belongs_to_message(op, receive))
             continue;
         uint32_t producer = is_act ? pen_shape_previous_stage(shape, op->stage)
                                    : pen_shape_next_stage(shape, op->stage);

@@ -143,13 +143,14 @@ enum pen_board_fate pen_board_await_end(struct pen_board *board,
  * as 0.
  */
 enum pen_board_word {
-    PEN_BOARD_DEATH_TELLER, /* local rank + 1 of the one that reports */
-    PEN_BOARD_DEATH_TOLD,   /* 1 once it is reported */
-    PEN_BOARD_HANG,         /* local rank + 1 of the one that waited too long */
-    PEN_BOARD_HANG_TOLD, /* how many ranks have reported what they wait for */
-    PEN_BOARD_HANG_OVER, /* 1 once all ranks that can have reported */
-    PEN_BOARD_WARNED,    /* time of the last warning, in seconds */
-    PEN_BOARD_LOST,      /* rank in the world + 1 of a member that is lost */
+    PEN_BOARD_DEATH_REPORTER, /* local rank + 1 of the one that reports */
+    PEN_BOARD_DEATH_REPORTED, /* 1 once it is reported */
+    PEN_BOARD_HANG, /* local rank + 1 of the one that waited too long */
+    PEN_BOARD_HANG_REPORTED, /* how many ranks have reported what they wait for
+                              */
+    PEN_BOARD_HANG_OVER,     /* 1 once all ranks that can have reported */
+    PEN_BOARD_WARNED,        /* time of the last warning, in seconds */
+    PEN_BOARD_LOST, /* rank in the world + 1 of a member that is lost */
     PEN_BOARD_WORDS
 };
 

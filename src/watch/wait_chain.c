@@ -67,8 +67,9 @@ static void add_outside(const struct pen_board_entry *entry,
     pen_text_add(out, " (%s)", pen_board_state_words(entry->state));
 }
 
-void pen__place_tell(const struct pen_schedule *schedule,
-                     const struct pen_board_entry *entry, struct pen_text *out)
+void pen__place_describe(const struct pen_schedule *schedule,
+                         const struct pen_board_entry *entry,
+                         struct pen_text *out)
 {
     const struct pen_op *op = op_of(schedule, entry);
     if (op == NULL) {
@@ -148,8 +149,8 @@ static bool is_behind(const struct pen__node_view *view,
  * Returns the local rank that a rank in a collective waits for, or NO_RANK if
  * that is not on this node.
  */
-static uint32_t furthest_behind(const struct pen__node_view *view,
-                                uint32_t local_rank)
+static uint32_t slowest_local_rank(const struct pen__node_view *view,
+                                   uint32_t local_rank)
 {
     uint32_t found = NO_RANK;
     for (uint32_t i = 0; i < view->num_ranks; i++) {
@@ -183,7 +184,7 @@ static bool waits_for_all(const struct pen_board_entry *entry)
 static uint32_t next_of(const struct pen__node_view *view, uint32_t local_rank)
 {
     const struct pen_board_entry *entry = &view->ranks[local_rank].entry;
-    return waits_for_all(entry) ? furthest_behind(view, local_rank)
+    return waits_for_all(entry) ? slowest_local_rank(view, local_rank)
                                 : find(view, entry->waits_for);
 }
 
@@ -468,8 +469,8 @@ static void tell_root(const struct pen__node_view *view,
     }
 }
 
-void pen__wait_tell(const struct pen__node_view *view, uint32_t local_rank,
-                    struct pen_text *out)
+void pen__wait_describe(const struct pen__node_view *view, uint32_t local_rank,
+                        struct pen_text *out)
 {
     size_t length = out->length;
     struct pen__root root = follow(view, local_rank, tell_hop, out);

@@ -58,14 +58,15 @@ struct pen__root pen__wait_root(const struct pen__node_view *view,
  * the root itself, unless another rank of this node is stopped: then the
  * stopped rank is the root.
  */
-void pen__wait_tell(const struct pen__node_view *view, uint32_t local_rank,
-                    struct pen_text *out);
+void pen__wait_describe(const struct pen__node_view *view, uint32_t local_rank,
+                        struct pen_text *out);
 
 /*
  * Adds "at step 12 in 5F3 (forward of stage 5, micro-batch 3)", "at step 12
  * (saving)" or "during start-up (in MPI_Init)".
  */
-void pen__place_tell(const struct pen_schedule *schedule,
-                     const struct pen_board_entry *entry, struct pen_text *out);
+void pen__place_describe(const struct pen_schedule *schedule,
+                         const struct pen_board_entry *entry,
+                         struct pen_text *out);
 
 #endif

@@ -17,7 +17,7 @@
 #define GRACE_NS (3 * NS_PER_SEC)
 
 /* Time for the rank that reports a death, while it is alive. */
-#define TELLER_NS (3 * NS_PER_SEC)
+#define REPORT_NS (3 * NS_PER_SEC)
 
 /* Time for the launcher to learn of a death before it learns of other ends. */
 #define COLLECT_NS (2 * NS_PER_SEC)
@@ -73,7 +73,7 @@ void pen__report_warning(struct pen__reporter *reporter,
         return;
     pen_text_clear(line);
     pen_text_add_string(line, "penstock: warning: ");
-    pen__wait_tell(view, pen_board_own(board), line);
+    pen__wait_describe(view, pen_board_own(board), line);
     pen_text_add(line, "; %s\n", end);
     write_line(line);
 }
@@ -106,7 +106,7 @@ static void await_told(const struct pen_board *board, uint32_t count,
 {
     int64_t end = pen_clock_ns() + limit_ns;
     while (pen_clock_ns() < end &&
-           pen_board_word(board, PEN_BOARD_HANG_TOLD) < count)
+           pen_board_word(board, PEN_BOARD_HANG_REPORTED) < count)
         pause_a_little();
 }
 
@@ -151,10 +151,10 @@ void pen__report_hang(struct pen__reporter *reporter)
     struct pen_text *line = &reporter->line;
     pen_text_clear(line);
     pen_text_add_string(line, "penstock: ");
-    pen__wait_tell(&view, pen_board_own(board), line);
+    pen__wait_describe(&view, pen_board_own(board), line);
     pen_text_add_string(line, "\n");
     write_line(line);
-    pen_board_count_up(board, PEN_BOARD_HANG_TOLD);
+    pen_board_count_up(board, PEN_BOARD_HANG_REPORTED);
     await_told(board, count_ranks(&view, can_tell), GRACE_NS);
     mark_lost(board, root.kind == PEN__ROOT_HERE
                          ? view.ranks[root.local_rank].entry.rank
@@ -178,7 +178,7 @@ _Noreturn void pen__leave_hang(struct pen__reporter *reporter)
 
 _Noreturn void pen__leave_after_hang(struct pen__reporter *reporter)
 {
-    pen_board_count_up(reporter->board, PEN_BOARD_HANG_TOLD);
+    pen_board_count_up(reporter->board, PEN_BOARD_HANG_REPORTED);
     pen__leave_together(reporter->board, PEN_EXIT_HANG);
 }
 
@@ -188,21 +188,21 @@ _Noreturn void pen__leave_after_hang(struct pen__reporter *reporter)
  * Returns whether the rank has ended because of another rank, and has reported
  * that itself.
  */
-static bool has_told_itself(const struct pen__process *process)
+static bool has_reported_itself(const struct pen__process *process)
 {
     return process->has_status && WIFEXITED(process->status) &&
            (WEXITSTATUS(process->status) == PEN_EXIT_HANG ||
             WEXITSTATUS(process->status) == PEN_EXIT_PEER_DIED);
 }
 
-static void tell_death(struct pen__reporter *reporter, uint32_t dead)
+static void report_death(struct pen__reporter *reporter, uint32_t dead)
 {
     struct pen_board *board = reporter->board;
     struct pen_board_entry entry = pen_board_read(board, dead);
     struct pen__process process = pen__process_read(entry.pid);
     struct pen_text *line = &reporter->line;
-    if (has_told_itself(&process)) {
-        pen_board_claim(board, PEN_BOARD_DEATH_TOLD, 1);
+    if (has_reported_itself(&process)) {
+        pen_board_claim(board, PEN_BOARD_DEATH_REPORTED, 1);
         return;
     }
     pen_text_clear(line);
@@ -210,10 +210,10 @@ static void tell_death(struct pen__reporter *reporter, uint32_t dead)
                  pen_board_host(board));
     pen__process_add_end(&process, line);
     pen_text_add_string(line, ") ");
-    pen__place_tell(reporter->schedule, &entry, line);
+    pen__place_describe(reporter->schedule, &entry, line);
     pen_text_add_string(line, "; the job ends\n");
     write_line(line);
-    pen_board_claim(board, PEN_BOARD_DEATH_TOLD, 1);
+    pen_board_claim(board, PEN_BOARD_DEATH_REPORTED, 1);
 }
 
 /* If the rank that reports dies before it has done so, another one reports. */
@@ -221,15 +221,16 @@ void pen__report_death(struct pen__reporter *reporter, uint32_t dead)
 {
     struct pen_board *board = reporter->board;
     uint32_t own = pen_board_own(board) + 1;
-    int64_t end = pen_clock_ns() + TELLER_NS;
-    if (pen_board_claim(board, PEN_BOARD_DEATH_TELLER, own))
-        tell_death(reporter, dead);
-    uint32_t teller = pen_board_word(board, PEN_BOARD_DEATH_TELLER) - 1;
-    while (pen_board_word(board, PEN_BOARD_DEATH_TOLD) == 0 &&
-           pen_clock_ns() < end && pen_board_is_alive(board, teller))
+    int64_t end = pen_clock_ns() + REPORT_NS;
+    if (pen_board_claim(board, PEN_BOARD_DEATH_REPORTER, own))
+        report_death(reporter, dead);
+    uint32_t reporter_rank =
+        pen_board_word(board, PEN_BOARD_DEATH_REPORTER) - 1;
+    while (pen_board_word(board, PEN_BOARD_DEATH_REPORTED) == 0 &&
+           pen_clock_ns() < end && pen_board_is_alive(board, reporter_rank))
         pause_a_little();
-    if (pen_board_word(board, PEN_BOARD_DEATH_TOLD) == 0)
-        tell_death(reporter, dead);
+    if (pen_board_word(board, PEN_BOARD_DEATH_REPORTED) == 0)
+        report_death(reporter, dead);
     mark_lost(board, pen_board_read(board, dead).rank);
 }
 

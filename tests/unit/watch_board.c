@@ -139,8 +139,8 @@ static int write_and_read(struct pen_board *board)
         if (i == own && entry.pid != getpid())
             return 11;
     }
-    pen_board_count_up(board, PEN_BOARD_HANG_TOLD);
-    while (pen_board_word(board, PEN_BOARD_HANG_TOLD) < RANKS)
+    pen_board_count_up(board, PEN_BOARD_HANG_REPORTED);
+    while (pen_board_word(board, PEN_BOARD_HANG_REPORTED) < RANKS)
         pause_msec(1);
     return 0;
 }

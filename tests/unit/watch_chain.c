@@ -55,7 +55,7 @@ static void expect_told(struct pen_schedule *schedule,
                                   .now_ns = 10 * SEC,
                                   .num_ranks = count,
                                   .ranks = ranks};
-    pen__wait_tell(&view, local_rank, &told);
+    pen__wait_describe(&view, local_rank, &told);
     assert_string_equal(pen_text_string(&told), expected);
     pen_text_release(&told);
 }
@@ -242,7 +242,7 @@ static void a_long_chain_is_told_in_short(void **state)
                                   .now_ns = 10 * SEC,
                                   .num_ranks = LONG,
                                   .ranks = ranks};
-    pen__wait_tell(&view, LONG - 1, &told);
+    pen__wait_describe(&view, LONG - 1, &told);
     assert_non_null(strstr(pen_text_string(&told), "for rank 26, and so on; "));
     assert_non_null(strstr(pen_text_string(&told), "root of the wait: rank 0"));
     assert_true(told.length < 1024);
@@ -257,12 +257,12 @@ static void outside_a_row_there_is_no_op(void **state)
     struct pen__rank_view rank =
         at(1, PEN_BOARD_NO_OP, PEN_BOARD_SAVING, PEN_BOARD_NOBODY, 'S');
     struct pen_text told = PEN_TEXT_EMPTY;
-    pen__place_tell(schedule, &rank.entry, &told);
+    pen__place_describe(schedule, &rank.entry, &told);
     assert_string_equal(pen_text_string(&told), "at step 7 (saving)");
     pen_text_clear(&told);
     rank.entry.step = 0;
     rank.entry.state = PEN_BOARD_JOINING;
-    pen__place_tell(NULL, &rank.entry, &told);
+    pen__place_describe(NULL, &rank.entry, &told);
     assert_string_equal(pen_text_string(&told),
                         "during start-up (in MPI_Init)");
     pen_text_release(&told);
@@ -328,7 +328,7 @@ static void on_one_node_no_other_node_is_named(void **state)
                                   .ranks = ranks,
                                   .is_whole_job = true,
                                   .chain = chain};
-    pen__wait_tell(&view, 1, &told);
+    pen__wait_describe(&view, 1, &told);
     assert_string_equal(
         pen_text_string(&told),
         "rank 1 on a1 has waited 4.0 s at step 7 (in a collective operation) "
@@ -339,7 +339,7 @@ static void on_one_node_no_other_node_is_named(void **state)
     assert_int_equal(root.num_chain, 2);
     ranks[0].entry.state = PEN_BOARD_FINISHED;
     pen_text_clear(&told);
-    pen__wait_tell(&view, 1, &told);
+    pen__wait_describe(&view, 1, &told);
     assert_string_equal(
         pen_text_string(&told),
         "rank 1 on a1 has waited 4.0 s at step 7 (in a collective operation) "

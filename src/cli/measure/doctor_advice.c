@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds an advice, for the caller to fill in. */
-static struct pen__advice *add(struct pen__advices *out)
+/* The caller fills it in. */
+static struct pen__advice *add_advice(struct pen__advices *out)
 {
     PEN_BUG_UNLESS(out->count < PEN__MAX_ADVICE);
     return &out->list[out->count++];
@@ -23,7 +23,7 @@ static void advise_load(const struct pen__findings *findings,
     uint32_t cores = findings->topology.machine.cores;
     if (findings->load < 0.5 * cores)
         return;
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     pen_text_add(&advice->text,
                  "Other programs are running (load %.1f on %u cores): the "
                  "measured speeds are too low.",
@@ -37,7 +37,7 @@ static void advise_runtime(const struct pen__findings *findings,
     if (findings->onednn.length == 0 ||
         strstr(findings->onednn.bytes, "OpenMP") != NULL)
         return;
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     pen_text_add(&advice->text,
                  "This oneDNN (%s) does not use OpenMP, so settings of threads "
                  "and binding have no effect.",
@@ -54,7 +54,7 @@ static void advise_instructions(struct pen__advices *out)
         if (value == NULL || strcmp(value, "ALL") == 0 ||
             strcmp(value, "DEFAULT") == 0)
             continue;
-        struct pen__advice *advice = add(out);
+        struct pen__advice *advice = add_advice(out);
         pen_text_add(&advice->text,
                      "%s=%s prevents oneDNN from using newer instructions.",
                      names[i], value);
@@ -69,7 +69,7 @@ static void advise_quota(const struct pen__findings *findings,
     if (topology->cpu_quota == 0 ||
         topology->cpu_quota >= topology->usable.cores)
         return;
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     pen_text_add(&advice->text,
                  "The control group limits this process to the time of %.2f "
                  "processors on %u cores. Raise the limit where it was set:",
@@ -84,7 +84,7 @@ static void advise_mask(const struct pen__findings *findings,
     const struct pen_topology *topology = &findings->topology;
     if (topology->usable.cores == topology->allowed.cores)
         return;
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     pen_text_add(
         &advice->text,
         "This process may use %u of %u cores. If that is not intended:",
@@ -107,7 +107,7 @@ static void advise_threads(const struct pen__findings *findings,
     int right = pen_threads_default(&findings->topology);
     if (count == right || getenv("OMP_NUM_THREADS") == NULL)
         return;
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     pen_text_add(
         &advice->text,
         count > right
@@ -126,7 +126,7 @@ static void advise_binding(const struct pen__findings *findings,
     if (findings->threads.binding != PEN_BINDING_USER || bind == NULL ||
         (strcmp(bind, "false") != 0 && strcmp(bind, "FALSE") != 0))
         return;
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     pen_text_add(&advice->text,
                  "OMP_PROC_BIND=false lets threads move between cores.");
     pen_text_add(&advice->command, "unset OMP_PROC_BIND");
@@ -138,7 +138,7 @@ static void advise_waiting(struct pen__advices *out)
     if (policy == NULL ||
         (strcmp(policy, "passive") != 0 && strcmp(policy, "PASSIVE") != 0))
         return;
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     pen_text_add(&advice->text,
                  "OMP_WAIT_POLICY=passive lets threads sleep between "
                  "operations; waking them costs time.");
@@ -151,7 +151,7 @@ static void advise_nodes(const struct pen__findings *findings,
     uint32_t nodes = findings->topology.usable.numa_nodes;
     if (nodes < 2)
         return;
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     pen_text_add(&advice->text,
                  "Memory is divided into %u NUMA nodes. Interleave it so that "
                  "one process uses all nodes evenly.",
@@ -166,7 +166,7 @@ static void advise_huge_pages(const struct pen__findings *findings,
     const char *pages = findings->topology.huge_pages;
     const char *tunables = getenv("GLIBC_TUNABLES");
     if (strcmp(pages, "never") == 0) {
-        struct pen__advice *advice = add(out);
+        struct pen__advice *advice = add_advice(out);
         pen_text_add(&advice->text,
                      "Huge pages are off; weights are in pages of 4 KiB.");
         pen_text_add(&advice->command,
@@ -175,7 +175,7 @@ static void advise_huge_pages(const struct pen__findings *findings,
     } else if (strcmp(pages, "madvise") == 0 &&
                (tunables == NULL ||
                 strstr(tunables, "glibc.malloc.hugetlb=") == NULL)) {
-        struct pen__advice *advice = add(out);
+        struct pen__advice *advice = add_advice(out);
         pen_text_add(&advice->text,
                      "Huge pages are available on request only; set malloc to "
                      "request them.");
@@ -190,7 +190,7 @@ static void advise_governor(const struct pen__findings *findings,
     const char *governor = findings->topology.governor;
     if (governor[0] == '\0' || strcmp(governor, "performance") == 0)
         return;
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     pen_text_add(&advice->text,
                  "The CPU frequency governor \"%s\" may keep the clock low.",
                  governor);
@@ -209,7 +209,7 @@ static void advise_bf16(const struct pen__findings *findings,
     double threads = findings->threads.count;
     double ratio = fmax(one->bf16_flops, all->bf16_flops / threads) /
                    fmax(one->f32_flops, all->f32_flops / threads);
-    struct pen__advice *advice = add(out);
+    struct pen__advice *advice = add_advice(out);
     if (ratio > 1.2) {
         pen_text_add(&advice->text,
                      "Products in bf16 run at %.1f times the speed of f32.",

@@ -151,7 +151,7 @@ static pen_status describe_machine(struct pen_profile *out,
 }
 
 /* Returns the settled memory; the next peak counts from here on. */
-static size_t settle(void)
+static size_t settled_memory(void)
 {
     size_t bytes = pen_memory_settled();
     (void)pen_memory_forget_peak();
@@ -174,7 +174,7 @@ static void set_options(const struct args *args, const struct pen_model *model,
     for (unsigned mode = 0; mode < num_modes; mode++)
         out->modes[mode] =
             args->recompute == ALL_MODES || args->recompute == mode;
-    out->resident_bytes = settle;
+    out->resident_bytes = settled_memory;
     out->peak_bytes = pen_memory_forget_peak() ? pen_memory_peak : NULL;
 }
 

@@ -95,9 +95,8 @@ static json_t *model_json(const char *name, const struct pen_model *model)
 
 /* ---- the command ---- */
 
-/* Loads a preset, for texts or for images. */
-static pen_status load(const char *name, struct pen_model **out,
-                       struct pen_text *why)
+static pen_status load_preset(const char *name, struct pen_model **out,
+                              struct pen_text *why)
 {
     struct pen_text source = PEN_TEXT_EMPTY;
     pen_text_add(&source, "preset:%s", name);
@@ -118,7 +117,7 @@ static int print_models(struct pen_text *why)
     pen_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; name_at(i) != NULL && status == PEN_OK; i++) {
         struct pen_model *model = NULL;
-        status = load(name_at(i), &model, why);
+        status = load_preset(name_at(i), &model, why);
         if (status == PEN_OK && pen__answer_is_json())
             pen__json_append(&list, model_json(name_at(i), model));
         else if (status == PEN_OK)
