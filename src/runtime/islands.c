@@ -82,7 +82,6 @@ static void release(struct pen_sync *sync)
     free(sync->fragments);
     free(sync->whole);
     free(sync->given);
-    free(sync);
 }
 
 static bool make_vectors(struct pen_sync *sync)
@@ -123,6 +122,7 @@ pen_status pen__island_create(const struct pen__island_facts *facts,
                                      facts->choice, facts->island->is_folding)};
     if (!make_vectors(sync)) {
         release(sync);
+        free(sync);
         return PEN_NOMEM;
     }
     sync->kept =
@@ -518,7 +518,7 @@ struct pen_sync_method pen__island_method(const struct pen_sync_method *of)
         .options = of->options,
         .num_options = of->num_options,
         .cost = of->cost,
-        .free = release,
+        .release = release,
         .bytes = bytes,
         .coming = coming,
         .local_step = of->islands->local_step != NULL ? local_step : NULL,

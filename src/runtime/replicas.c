@@ -315,8 +315,8 @@ static pen_status make(struct pen_replicas *replicas,
         return PEN_NOMEM;
     if (replicas->island != NULL)
         return make_island(replicas);
-    return replicas->choice.method->create(&replicas->setting, &replicas->sync,
-                                           why);
+    return pen_sync_create(replicas->choice.method, &replicas->setting,
+                           &replicas->sync, why);
 }
 
 pen_status pen_trainer_join(struct pen_trainer *trainer,
@@ -358,8 +358,7 @@ void pen__replicas_free(struct pen_replicas *replicas)
     if (replicas->is_counting &&
         pen_transport_wait(replicas->world, &replicas->request) == PEN_OK)
         replicas->is_counting = false;
-    if (replicas->sync != NULL)
-        replicas->choice.method->free(replicas->sync);
+    pen_sync_free(replicas->choice.method, replicas->sync);
     pen_replica_statistics_free(replicas->statistics);
     pen_transport_group_free(replicas->peers);
     for (size_t i = 0;

@@ -3,6 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+pen_status pen_sync_create(const struct pen_sync_method *method,
+                           const struct pen_sync_setting *setting,
+                           struct pen_sync **out, struct pen_text *why)
+{
+    struct pen_sync *sync = calloc(1, method->size);
+    if (sync == NULL)
+        return PEN_NOMEM;
+    pen_status status = method->init(sync, setting, why);
+    if (status == PEN_OK)
+        *out = sync;
+    else
+        pen_sync_free(method, sync);
+    return status;
+}
+
+void pen_sync_free(const struct pen_sync_method *method, struct pen_sync *sync)
+{
+    if (sync != NULL)
+        method->release(sync);
+    free(sync);
+}
+
 bool pen_sync_is_free(const struct pen_sync_method *method,
                       const struct pen_sync_values *options,
                       uint32_t num_replicas)
@@ -83,6 +105,17 @@ void pen_sync_local_step(const struct pen_sync_setting *setting,
 float *pen_sync_vector(const struct pen_sync_setting *setting)
 {
     return calloc(setting->count + 1, sizeof(float));
+}
+
+pen_status pen_sync_vectors(const struct pen_sync_setting *setting,
+                            float **const *places)
+{
+    for (size_t i = 0; places[i] != NULL; i++) {
+        *places[i] = pen_sync_vector(setting);
+        if (*places[i] == NULL)
+            return PEN_NOMEM;
+    }
+    return PEN_OK;
 }
 
 void pen_sync_mean_weights(const struct pen_sync_setting *setting,

@@ -165,12 +165,15 @@ struct pen_sync_method {
                     uint32_t num_replicas);
 
     /*
-     * Weights are there, the same on all members. On failure *out is untouched
-     * and why says what is wrong. NULL where the trainer does it.
+     * Fills in a struct pen_sync of `size` bytes, which is all zeros. Weights
+     * are there, the same on all members. On failure why says what is wrong;
+     * release() is called in any case. NULL where the trainer does it.
      */
-    pen_status (*create)(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why);
-    void (*free)(struct pen_sync *sync);
+    size_t size;
+    pen_status (*init)(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why);
+    void (*release)(struct pen_sync *sync);
 
     /* Bytes of memory that it keeps. */
     size_t (*bytes)(const struct pen_sync *sync);
@@ -191,7 +194,7 @@ struct pen_sync_method {
 
     /*
      * Adds the states that a checkpoint keeps in addition to each replica's
-     * weights and moments.
+     * weights and moments. NULL: there are none.
      */
     void (*states)(struct pen_sync *sync, struct pen_sync_states *out);
 
@@ -215,6 +218,14 @@ struct pen_sync_method {
 
     const struct pen_sync_islands *islands; /* NULL: not between islands */
 };
+
+/* On failure *out is untouched and why says what is wrong. */
+pen_status pen_sync_create(const struct pen_sync_method *method,
+                           const struct pen_sync_setting *setting,
+                           struct pen_sync **out, struct pen_text *why);
+
+/* NULL is fine. */
+void pen_sync_free(const struct pen_sync_method *method, struct pen_sync *sync);
 
 /* Returns whether members do not wait for each other. */
 bool pen_sync_is_free(const struct pen_sync_method *method,
@@ -254,6 +265,11 @@ void pen_sync_local_step(const struct pen_sync_setting *setting,
  * Allocates a vector of zeros like the weights; NULL when there is no memory.
  */
 float *pen_sync_vector(const struct pen_sync_setting *setting);
+
+/* Allocates such a vector at each place; the last place is NULL. */
+pen_status pen_sync_vectors(const struct pen_sync_setting *setting,
+                            float **const *places);
+#define PEN_SYNC_VECTORS(...) ((float **const[]){__VA_ARGS__, NULL})
 
 /* Computes the mean of the weights of all members into `out`; waits for it. */
 void pen_sync_mean_weights(const struct pen_sync_setting *setting,

@@ -55,22 +55,18 @@ pen_status pen_outer_init(struct pen_outer *outer,
     *outer = (struct pen_outer){.setting = setting,
                                 .lr = (float)lr,
                                 .momentum = (float)momentum,
-                                .theta = pen_sync_vector(setting),
-                                .velocity = pen_sync_vector(setting),
-                                .moved = pen_sync_vector(setting),
                                 .num_parts = num_parts};
     outer->parts = calloc(num_parts, sizeof *outer->parts);
     pen_status status = PEN_NOMEM;
-    if (outer->theta != NULL && outer->velocity != NULL &&
-        outer->moved != NULL && outer->parts != NULL) {
-        cut(outer);
-        status = make_averages(outer, why);
-    }
-    if (status == PEN_OK)
-        pen_sync_read_weights(setting, outer->theta);
-    else
-        pen_outer_release(outer);
-    return status;
+    if (outer->parts != NULL)
+        status = pen_sync_vectors(
+            setting,
+            PEN_SYNC_VECTORS(&outer->theta, &outer->velocity, &outer->moved));
+    if (status != PEN_OK)
+        return status;
+    cut(outer);
+    pen_sync_read_weights(setting, outer->theta);
+    return make_averages(outer, why);
 }
 
 void pen_outer_release(struct pen_outer *outer)

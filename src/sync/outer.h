@@ -34,7 +34,7 @@ struct pen_outer {
     uint32_t num_parts;
 };
 
-/* Prepares the parts. On failure there is nothing to release. */
+/* Prepares the parts. To be released in any case. */
 pen_status pen_outer_init(struct pen_outer *outer,
                           const struct pen_sync_setting *setting,
                           uint32_t num_parts, double lr, double momentum,

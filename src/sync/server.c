@@ -28,7 +28,7 @@ struct message {
 };
 
 /* A worker as its server sees it. */
-struct worker {
+struct pen_server_worker {
     struct message *message; /* that is received */
     struct pen_group_request receive;
     bool is_heard; /* the receive is posted */
@@ -41,32 +41,12 @@ struct worker {
 };
 
 /* A server as a worker sees it. */
-struct link {
+struct pen_server_link {
     size_t first; /* its share */
     size_t count;
     struct message *message; /* that is sent */
     struct pen_group_request send;
     struct pen_group_request receive;
-};
-
-/*
- * The vectors that a server keeps of its share; of all shares after settling.
- */
-enum { WEIGHTS, MOMENTUM, KEPT, NUM_VECTORS };
-
-struct pen_sync {
-    const struct pen_sync_setting *setting;
-    struct pen_server_rules rules;
-    size_t share;                /* floats of this member's */
-    float *vectors[NUM_VECTORS]; /* of the share; NULL: not needed */
-    float *all[NUM_VECTORS];     /* of all, the first also for pushes */
-    struct worker *workers;
-    struct link *links;
-    unsigned char *messages; /* received and sent */
-    float *answers;
-    bool is_open; /* workers are heard */
-    bool has_left;
-    bool has_to_tell; /* the servers do not know what this worker has */
 };
 
 /* ---- making ---- */
@@ -97,11 +77,11 @@ static size_t all_messages_bytes(const struct pen_sync *server)
 static pen_status make_vectors(struct pen_sync *server)
 {
     const struct pen_sync_setting *setting = server->setting;
-    const bool is_needed[NUM_VECTORS] = {[WEIGHTS] = true,
-                                         [MOMENTUM] =
-                                             setting->optimizer.momentum > 0,
-                                         [KEPT] = server->rules.kept != NULL};
-    for (int i = 0; i < NUM_VECTORS; i++) {
+    const bool is_needed[PEN_SERVER_VECTORS] = {
+        [PEN_SERVER_WEIGHTS] = true,
+        [PEN_SERVER_MOMENTUM] = setting->optimizer.momentum > 0,
+        [PEN_SERVER_KEPT] = server->rules.kept != NULL};
+    for (int i = 0; i < PEN_SERVER_VECTORS; i++) {
         if (!is_needed[i])
             continue;
         server->vectors[i] = calloc(server->share + 1, sizeof(float));
@@ -142,39 +122,31 @@ static pen_status make_workers(struct pen_sync *server)
 static void take_shares(struct pen_sync *server)
 {
     size_t first = server->links[self_of(server)].first;
-    for (int i = 0; i < NUM_VECTORS; i++)
+    for (int i = 0; i < PEN_SERVER_VECTORS; i++)
         if (server->vectors[i] != NULL)
             memcpy(server->vectors[i], server->all[i] + first,
                    server->share * sizeof(float));
 }
 
-pen_status pen_server_create(const struct pen_sync_setting *setting,
-                             const struct pen_server_rules *rules,
-                             struct pen_sync **out)
+pen_status pen_server_init(struct pen_sync *server,
+                           const struct pen_sync_setting *setting,
+                           const struct pen_server_rules *rules)
 {
-    struct pen_sync *server = calloc(1, sizeof *server);
-    if (server == NULL) {
-        free(rules->context);
-        return PEN_NOMEM;
-    }
     server->setting = setting;
     server->rules = *rules;
     pen_status status = make_workers(server);
     if (status == PEN_OK)
         status = make_vectors(server);
-    if (status != PEN_OK) {
-        pen_server_free(server);
+    if (status != PEN_OK)
         return status;
-    }
-    pen_sync_read_weights(setting, server->all[WEIGHTS]);
+    pen_sync_read_weights(setting, server->all[PEN_SERVER_WEIGHTS]);
     take_shares(server);
-    *out = server;
     return PEN_OK;
 }
 
-void pen_server_free(struct pen_sync *server)
+void pen_server_release(struct pen_sync *server)
 {
-    for (int i = 0; i < NUM_VECTORS; i++) {
+    for (int i = 0; i < PEN_SERVER_VECTORS; i++) {
         free(server->vectors[i]);
         free(server->all[i]);
     }
@@ -183,7 +155,6 @@ void pen_server_free(struct pen_sync *server)
     free(server->messages);
     free(server->answers);
     free(server->rules.context);
-    free(server);
 }
 
 size_t pen_server_bytes(const struct pen_sync *server)
@@ -191,7 +162,7 @@ size_t pen_server_bytes(const struct pen_sync *server)
     size_t bytes = all_messages_bytes(server) +
                    size_of(server) * server->share * sizeof(float) +
                    server->rules.context_bytes;
-    for (int i = 0; i < NUM_VECTORS; i++)
+    for (int i = 0; i < PEN_SERVER_VECTORS; i++)
         if (server->vectors[i] != NULL)
             bytes += (server->share + server->setting->count) * sizeof(float);
     return bytes;
@@ -206,12 +177,12 @@ const struct pen_sync_setting *pen_server_setting(const struct pen_sync *server)
 
 const float *pen_server_weights(const struct pen_sync *server)
 {
-    return server->vectors[WEIGHTS];
+    return server->vectors[PEN_SERVER_WEIGHTS];
 }
 
 float *pen_server_kept(struct pen_sync *server)
 {
-    return server->vectors[KEPT];
+    return server->vectors[PEN_SERVER_KEPT];
 }
 
 uint64_t pen_server_clock(const struct pen_sync *server, uint32_t worker)
@@ -241,7 +212,7 @@ uint64_t pen_server_fastest(const struct pen_sync *server)
 
 static void hear(struct pen_sync *server, uint32_t k)
 {
-    struct worker *worker = &server->workers[k];
+    struct pen_server_worker *worker = &server->workers[k];
     if (k == self_of(server))
         return;
     worker->is_heard = true;
@@ -264,8 +235,8 @@ static void apply(struct pen_sync *server, const struct message *push)
     const struct pen_sync_optimizer *numbers = &server->setting->optimizer;
     float rate = (float)push->head.learning_rate;
     float mu = (float)numbers->momentum;
-    float *weights = server->vectors[WEIGHTS];
-    float *velocity = server->vectors[MOMENTUM];
+    float *weights = server->vectors[PEN_SERVER_WEIGHTS];
+    float *velocity = server->vectors[PEN_SERVER_MOMENTUM];
     for (size_t i = 0; i < server->share; i++) {
         float g = server->rules.scale * push->floats[i];
         if (velocity != NULL) {
@@ -289,7 +260,7 @@ static void apply_together(struct pen_sync *server)
 static void take_push(struct pen_sync *server, uint32_t k)
 {
     const struct pen_server_rules *rules = &server->rules;
-    struct worker *worker = &server->workers[k];
+    struct pen_server_worker *worker = &server->workers[k];
     worker->clock++;
     worker->is_waiting = true;
     worker->allowed = rules->allow == NULL
@@ -297,7 +268,7 @@ static void take_push(struct pen_sync *server, uint32_t k)
                           : rules->allow(rules->context, server, k);
     if (rules->correct != NULL)
         rules->correct(rules->context, k, worker->message->floats,
-                       server->vectors[WEIGHTS]);
+                       server->vectors[PEN_SERVER_WEIGHTS]);
     if (!rules->is_together)
         apply(server, worker->message);
     else if (pen_server_slowest(server) == pen_server_fastest(server))
@@ -307,7 +278,7 @@ static void take_push(struct pen_sync *server, uint32_t k)
 static void take(struct pen_sync *server, uint32_t k)
 {
     const struct pen_server_rules *rules = &server->rules;
-    struct worker *worker = &server->workers[k];
+    struct pen_server_worker *worker = &server->workers[k];
     worker->is_heard = false;
     switch ((enum kind)worker->message->head.kind) {
     case PUSH:
@@ -326,14 +297,15 @@ static void take(struct pen_sync *server, uint32_t k)
 static void answer(struct pen_sync *server, uint32_t k)
 {
     const struct pen_server_rules *rules = &server->rules;
-    struct worker *worker = &server->workers[k];
-    const float *weights = server->vectors[WEIGHTS];
+    struct pen_server_worker *worker = &server->workers[k];
+    const float *weights = server->vectors[PEN_SERVER_WEIGHTS];
     size_t length = server->share * sizeof *weights;
     worker->is_waiting = false;
     if (rules->told != NULL)
         rules->told(rules->context, k, weights);
     if (k == self_of(server)) {
-        memcpy(server->all[WEIGHTS] + server->links[k].first, weights, length);
+        memcpy(server->all[PEN_SERVER_WEIGHTS] + server->links[k].first,
+               weights, length);
         return;
     }
     hear(server, k);
@@ -347,7 +319,7 @@ static void answer_all(struct pen_sync *server)
     struct pen_group *peers = server->setting->peers;
     uint64_t slowest = pen_server_slowest(server);
     for (uint32_t k = 0; k < peers->size; k++) {
-        struct worker *worker = &server->workers[k];
+        struct pen_server_worker *worker = &server->workers[k];
         if (worker->is_waiting && worker->clock - slowest <= worker->allowed &&
             pen_group_is_done(peers, &worker->send, 1))
             answer(server, k);
@@ -384,7 +356,7 @@ static void send_all(struct pen_sync *server, struct head head,
     struct pen_group *peers = server->setting->peers;
     for (uint32_t i = 0; i < peers->size; i++) {
         uint32_t k = (peers->self + i) % peers->size;
-        struct link *link = &server->links[k];
+        struct pen_server_link *link = &server->links[k];
         size_t length = vector == NULL ? 0 : link->count * sizeof *vector;
         struct message *message =
             i == 0 ? server->workers[k].message : link->message;
@@ -429,8 +401,9 @@ static void wait_until(struct pen_sync *server, bool (*is_done)(void *context))
 static void tell(struct pen_sync *server)
 {
     server->has_to_tell = false;
-    pen_sync_read_weights(server->setting, server->all[WEIGHTS]);
-    send_all(server, (struct head){.kind = TELL}, server->all[WEIGHTS]);
+    pen_sync_read_weights(server->setting, server->all[PEN_SERVER_WEIGHTS]);
+    send_all(server, (struct head){.kind = TELL},
+             server->all[PEN_SERVER_WEIGHTS]);
     wait_until(server, is_answered);
 }
 
@@ -448,7 +421,7 @@ static void read_gradients(const struct pen_sync_setting *setting, float *out)
 void pen_server_step(struct pen_sync *server, const struct pen_sync_step *at)
 {
     struct pen_group *peers = server->setting->peers;
-    float *vector = server->all[WEIGHTS];
+    float *vector = server->all[PEN_SERVER_WEIGHTS];
     hear_all(server);
     if (server->has_to_tell)
         tell(server);
@@ -511,7 +484,7 @@ void pen_server_settle(struct pen_sync *server)
     send_all(server, (struct head){.kind = SETTLE}, NULL);
     wait_until(server, are_all_settled);
     server->is_open = false;
-    for (int i = 0; i < NUM_VECTORS; i++)
+    for (int i = 0; i < PEN_SERVER_VECTORS; i++)
         if (server->vectors[i] != NULL)
             gather(server, server->vectors[i], server->all[i]);
 }
@@ -525,15 +498,17 @@ void pen_server_leave(struct pen_sync *server)
 void pen_server_model(struct pen_sync *server, float *out)
 {
     pen_server_settle(server);
-    memcpy(out, server->all[WEIGHTS], server->setting->count * sizeof *out);
+    memcpy(out, server->all[PEN_SERVER_WEIGHTS],
+           server->setting->count * sizeof *out);
 }
 
 void pen_server_states(struct pen_sync *server, struct pen_sync_states *out)
 {
-    const char *names[NUM_VECTORS] = {[WEIGHTS] = "server",
-                                      [MOMENTUM] = "server_momentum",
-                                      [KEPT] = server->rules.kept};
-    for (int i = 0; i < NUM_VECTORS; i++)
+    const char *names[PEN_SERVER_VECTORS] = {
+        [PEN_SERVER_WEIGHTS] = "server",
+        [PEN_SERVER_MOMENTUM] = "server_momentum",
+        [PEN_SERVER_KEPT] = server->rules.kept};
+    for (int i = 0; i < PEN_SERVER_VECTORS; i++)
         if (server->vectors[i] != NULL)
             pen_sync_states_add_vector(out, names[i], true, server->all[i],
                                        server->setting->count);

@@ -54,11 +54,35 @@ struct pen_server_rules {
 /* of a push, in addition to the gradient */
 enum { PEN_SERVER_HEAD_BYTES = 16 };
 
-/* Weights are there. Takes the context, also on failure; *out is untouched
- * then. */
-pen_status pen_server_create(const struct pen_sync_setting *setting,
-                             const struct pen_server_rules *rules,
-                             struct pen_sync **out);
+/*
+ * The vectors that a server keeps of its share; of all shares after settling.
+ */
+enum {
+    PEN_SERVER_WEIGHTS,
+    PEN_SERVER_MOMENTUM,
+    PEN_SERVER_KEPT,
+    PEN_SERVER_VECTORS
+};
+
+struct pen_sync {
+    const struct pen_sync_setting *setting;
+    struct pen_server_rules rules;
+    size_t share;                       /* floats of this member's */
+    float *vectors[PEN_SERVER_VECTORS]; /* of the share; NULL: not needed */
+    float *all[PEN_SERVER_VECTORS];     /* of all, the first also for pushes */
+    struct pen_server_worker *workers;
+    struct pen_server_link *links;
+    unsigned char *messages; /* received and sent */
+    float *answers;
+    bool is_open; /* workers are heard */
+    bool has_left;
+    bool has_to_tell; /* the servers do not know what this worker has */
+};
+
+/* Takes the context. To be released in any case. */
+pen_status pen_server_init(struct pen_sync *server,
+                           const struct pen_sync_setting *setting,
+                           const struct pen_server_rules *rules);
 
 /* ---- for rules ---- */
 
@@ -75,7 +99,7 @@ uint64_t pen_server_fastest(const struct pen_sync *server);
 
 /* ---- hooks ---- */
 
-void pen_server_free(struct pen_sync *server);
+void pen_server_release(struct pen_sync *server);
 size_t pen_server_bytes(const struct pen_sync *server);
 
 /* Pushes the gradients, waits for the answers, writes them as weights. */
@@ -97,11 +121,11 @@ void pen_server_restored(struct pen_sync *server, uint64_t steps);
 void pen_server_model(struct pen_sync *server, float *out);
 
 #define PEN_SERVER_HOOKS                                                       \
-    .free = pen_server_free, .bytes = pen_server_bytes,                        \
-    .local_step = pen_server_step, .poll = pen_server_poll,                    \
-    .settle = pen_server_settle, .states = pen_server_states,                  \
-    .restored = pen_server_restored, .consistent = pen_server_model,           \
-    .leave = pen_server_leave
+    .size = sizeof(struct pen_sync), .release = pen_server_release,            \
+    .bytes = pen_server_bytes, .local_step = pen_server_step,                  \
+    .poll = pen_server_poll, .settle = pen_server_settle,                      \
+    .states = pen_server_states, .restored = pen_server_restored,              \
+    .consistent = pen_server_model, .leave = pen_server_leave
 
 /* Computes bytes, legs and memory; the method adds the rest. */
 void pen_server_cost(const struct pen_sync_case *of, struct pen_sync_cost *out);

@@ -155,7 +155,7 @@ static void every_method_computes_what_threads_do(void **state)
 {
     (void)state;
     for (size_t i = 0; i < pen_sync_num_methods(); i++)
-        if (pen_sync_method_at(i)->create != NULL)
+        if (pen_sync_method_at(i)->init != NULL)
             check(pen_sync_method_at(i), NULL);
 }
 
@@ -165,7 +165,7 @@ static void every_compressor_does_likewise(void **state)
     for (size_t i = 0; i < pen_sync_num_methods(); i++)
         for (size_t k = 0; k < pen_sync_num_compressors(); k++)
             if ((pen_sync_method_at(i)->is & PEN_SYNC_COMPRESSES) != 0 &&
-                pen_sync_method_at(i)->create != NULL)
+                pen_sync_method_at(i)->init != NULL)
                 check(pen_sync_method_at(i), pen_sync_compressor_at(k));
 }
 

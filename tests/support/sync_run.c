@@ -90,7 +90,8 @@ static void lay_out(struct replica *it)
 static void make_method(struct replica *it)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
-    if (it->choice.method->create(&it->setting, &it->sync, &why) != PEN_OK) {
+    if (pen_sync_create(it->choice.method, &it->setting, &it->sync, &why) !=
+        PEN_OK) {
         fprintf(stderr, "%s\n", pen_text_string(&why));
         abort();
     }
@@ -181,7 +182,7 @@ static void resume(struct replica *it, uint64_t step)
     settle(it);
     if (method->states != NULL)
         copy_states(it, &states, copies);
-    method->free(it->sync);
+    pen_sync_free(method, it->sync);
     make_method(it);
     if (method->states != NULL)
         put_states(it, &states, copies);
@@ -250,7 +251,7 @@ void sync_replica_run(const struct sync_run *run, struct pen_group *peers,
         it->choice.method->leave(it->sync);
     settle(it);
     it->choice.method->consistent(it->sync, out->consistent);
-    it->choice.method->free(it->sync);
+    pen_sync_free(it->choice.method, it->sync);
     free(it);
 }
 

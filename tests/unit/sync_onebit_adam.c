@@ -165,7 +165,8 @@ static void weights_without_gradient_stay(void **state)
         pen_sync_choose("onebit-adam", 0, NULL, 0, NULL, &choice, &why),
         PEN_OK);
     setting.options = choice.options;
-    assert_int_equal(choice.method->create(&setting, &sync, &why), PEN_OK);
+    assert_int_equal(pen_sync_create(choice.method, &setting, &sync, &why),
+                     PEN_OK);
     for (uint64_t step = 1; step <= TOTAL; step++) {
         for (size_t k = 0; k < COUNT; k++)
             g[k] = k == 2 || k == 5 ? 0 : (float)(k + 1);
@@ -173,7 +174,7 @@ static void weights_without_gradient_stay(void **state)
     }
     for (size_t k = 0; k < COUNT; k++)
         assert_true(k == 2 || k == 5 ? x[k] == 0 : x[k] < -0.01f);
-    choice.method->free(sync);
+    pen_sync_free(choice.method, sync);
     thread_world_free(world);
 }
 

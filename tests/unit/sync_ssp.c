@@ -91,7 +91,8 @@ static void dssp_refuses_bounds_that_cross(void **state)
         PEN_OK, pen_sync_choose("dssp", 0, options, 2, NULL, &choice, &why));
     const struct pen_sync_setting setting = {.peers = &alone,
                                              .options = choice.options};
-    assert_int_equal(PEN_INVALID, choice.method->create(&setting, &sync, &why));
+    assert_int_equal(PEN_INVALID,
+                     pen_sync_create(choice.method, &setting, &sync, &why));
     assert_non_null(strstr(pen_text_string(&why), "s_low 5 is above"));
     pen_text_release(&why);
 }

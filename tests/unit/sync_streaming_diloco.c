@@ -169,7 +169,8 @@ static void a_delay_beyond_the_next_fragment_is_refused(void **state)
         PEN_OK);
     struct pen_sync_setting setting = {.interval = choice.interval,
                                        .options = choice.options};
-    assert_int_equal(choice.method->create(&setting, &sync, &why), PEN_INVALID);
+    assert_int_equal(pen_sync_create(choice.method, &setting, &sync, &why),
+                     PEN_INVALID);
     assert_non_null(strstr(pen_text_string(&why), "interval above 10"));
     assert_null(sync);
     pen_text_release(&why);

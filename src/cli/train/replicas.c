@@ -18,7 +18,7 @@ static bool has_method(const struct pen_sync_choice *choice,
     return (choice->method->is & PEN_SYNC_IS_NATIVE) == 0 ||
            choice->compressor != NULL ||
            (model->images != NULL && num_ranks > 1 &&
-            !pen__train_has_stages(args) && choice->method->create != NULL);
+            !pen__train_has_stages(args) && choice->method->init != NULL);
 }
 
 static pen_status check_images(const struct pen__train_replicas *replicas,

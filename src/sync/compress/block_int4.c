@@ -19,42 +19,9 @@ static const struct pen_sync_option options[] = {
                "values that share a scale, a multiple of 8"},
 };
 
-enum { BITS = 4 };
-
-static size_t block(const double *values)
-{
-    return (size_t)values[BLOCK];
-}
-
-static size_t length(size_t count)
-{
-    return pen_blocks_length(BITS, count);
-}
-
-static void encode(const float *given, float *error, size_t count, void *to)
-{
-    pen_blocks_encode(BITS, given, error, count, to);
-}
-
-static void decode(const void *from, size_t count, float factor, bool is_added,
-                   float *values)
-{
-    pen_blocks_decode(BITS, from, count, factor, is_added, values);
-}
-
-static pen_status check(const double *values, struct pen_text *why)
-{
-    return pen_blocks_check(values[BLOCK], why);
-}
-
-static const struct pen_coding coding = {.check = check,
-                                         .block = block,
-                                         .length = length,
-                                         .encode = encode,
-                                         .decode = decode,
-                                         .passes = 1.1};
-
-PEN_TWO_SIDED_FUNCTIONS(coding)
+#define BITS 4
+#define PASSES 1.1
+#include "sync/compress/block_int_of_bits.h"
 
 const struct pen_compressor pen_compressor_block_int4 = {
     .name = "int4",

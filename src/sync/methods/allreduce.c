@@ -36,24 +36,17 @@ static void release(struct pen_sync *sync)
 {
     pen_average_free(sync->average);
     free(sync->gradients);
-    free(sync);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
-    sync->gradients = pen_sync_vector(setting);
-    pen_status status = sync->gradients == NULL ? PEN_NOMEM : PEN_OK;
+    pen_status status =
+        pen_sync_vectors(setting, PEN_SYNC_VECTORS(&sync->gradients));
     if (status == PEN_OK)
         status = pen_sync_average(setting, 0, &sync->average, why);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        release(sync);
     return status;
 }
 
@@ -90,8 +83,9 @@ const struct pen_sync_method pen_sync_allreduce = {
     .is = PEN_SYNC_COMPRESSES | PEN_SYNC_IS_NATIVE,
     .interval = 1,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .before_step = before_step,
     .states = states,

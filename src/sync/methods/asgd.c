@@ -21,12 +21,13 @@ static void cost(const struct pen_sync_case *of,
     out->staleness = INFINITY;
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
     const struct pen_server_rules rules = {.scale = 1};
     (void)why;
-    return pen_server_create(setting, &rules, out);
+    return pen_server_init(sync, setting, &rules);
 }
 
 const struct pen_sync_method pen_sync_asgd = {
@@ -36,6 +37,6 @@ const struct pen_sync_method pen_sync_asgd = {
     .is = PEN_SYNC_OWN_STEP | PEN_SYNC_IS_FREE | PEN_SYNC_NEEDS_SGD,
     .interval = 1,
     .cost = cost,
-    .create = create,
+    .init = init,
     PEN_SERVER_HOOKS,
 };

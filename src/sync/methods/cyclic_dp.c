@@ -57,25 +57,18 @@ static void release(struct pen_sync *sync)
 {
     free(sync->travelling);
     free(sync->arriving);
-    free(sync);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
     (void)why;
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
-    sync->travelling = pen_sync_vector(setting);
     sync->arriving = calloc(largest_chunk(setting) + 1, sizeof(float));
-    if (sync->travelling == NULL || sync->arriving == NULL) {
-        release(sync);
-        return PEN_NOMEM;
-    }
-    *out = sync;
-    return PEN_OK;
+    return sync->arriving == NULL
+               ? PEN_NOMEM
+               : pen_sync_vectors(setting, PEN_SYNC_VECTORS(&sync->travelling));
 }
 
 static size_t bytes(const struct pen_sync *sync)
@@ -213,8 +206,9 @@ const struct pen_sync_method pen_sync_cyclic_dp = {
              "Parallelism of Deep Neural Networks, 2024, arXiv:2403.08837",
     .interval = 1,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .before_step = before_step,
     .local_step = local_step,

@@ -52,31 +52,20 @@ static void release(struct pen_sync *sync)
     free(sync->sent);
     free(sync->copies[0]);
     free(sync->copies[1]);
-    free(sync);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
     sync->degree = pen_neighbours_count(setting->peers->size);
-    sync->sent = pen_sync_vector(setting);
-    sync->copies[0] = pen_sync_vector(setting);
-    sync->copies[1] = pen_sync_vector(setting);
-    pen_status status =
-        sync->sent == NULL || sync->copies[0] == NULL || sync->copies[1] == NULL
-            ? PEN_NOMEM
-            : PEN_OK;
+    pen_status status = pen_sync_vectors(
+        setting,
+        PEN_SYNC_VECTORS(&sync->sent, &sync->copies[0], &sync->copies[1]));
     if (status == PEN_OK)
         status =
             pen_sync_plain_average(setting, MEAN_CHANNEL, &sync->plain, why);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        release(sync);
     return status;
 }
 
@@ -137,13 +126,6 @@ static void poll(struct pen_sync *sync)
     (void)is_over(sync);
 }
 
-/* Adds no states: neighbours send everything that a step needs anew. */
-static void states(struct pen_sync *sync, struct pen_sync_states *out)
-{
-    (void)sync;
-    (void)out;
-}
-
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_sync_mean_weights(sync->setting, sync->plain, out);
@@ -156,13 +138,13 @@ const struct pen_sync_method pen_sync_d_psgd = {
              "Algorithms?, 2017, arXiv:1705.09056",
     .interval = 1,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .before_step = before_step,
     .after_step = after_step,
     .poll = poll,
     .settle = settle,
-    .states = states,
     .consistent = consistent,
 };

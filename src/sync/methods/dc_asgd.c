@@ -79,8 +79,9 @@ static void told(void *context, uint32_t worker, const float *weights)
            it->share * sizeof *weights);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
     const struct pen_group *peers = setting->peers;
     size_t first, share;
@@ -98,15 +99,13 @@ static pen_status create(const struct pen_sync_setting *setting,
         .kept = setting->options.at[ADAPTIVE] > 0 ? "server_square" : NULL,
         .context = it,
         .context_bytes = bytes};
-    struct pen_sync *server;
-    pen_status status = pen_server_create(setting, &rules, &server);
+    pen_status status = pen_server_init(sync, setting, &rules);
     if (status != PEN_OK)
         return status;
-    it->server = server;
+    it->server = sync;
     it->share = share;
     for (uint32_t k = 0; k < peers->size; k++)
-        told(it, k, pen_server_weights(server));
-    *out = server;
+        told(it, k, pen_server_weights(sync));
     return PEN_OK;
 }
 
@@ -120,6 +119,6 @@ const struct pen_sync_method pen_sync_dc_asgd = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
+    .init = init,
     PEN_SERVER_HOOKS,
 };

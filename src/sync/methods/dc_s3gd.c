@@ -51,29 +51,20 @@ static void release(struct pen_sync *sync)
     pen_average_free(sync->average);
     free(sync->base);
     free(sync->update);
-    free(sync);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
-    sync->base = pen_sync_vector(setting);
-    sync->update = pen_sync_vector(setting);
     pen_status status =
-        sync->base == NULL || sync->update == NULL ? PEN_NOMEM : PEN_OK;
+        pen_sync_vectors(setting, PEN_SYNC_VECTORS(&sync->base, &sync->update));
     if (status == PEN_OK)
         status = pen_sync_average(setting, 0, &sync->average, why);
-    if (status != PEN_OK) {
-        release(sync);
-        return status;
-    }
-    pen_sync_read_weights(setting, sync->base);
-    *out = sync;
-    return PEN_OK;
+    if (status == PEN_OK)
+        pen_sync_read_weights(setting, sync->base);
+    return status;
 }
 
 static size_t bytes(const struct pen_sync *sync)
@@ -172,8 +163,9 @@ const struct pen_sync_method pen_sync_dc_s3gd = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .before_step = before_step,
     .after_step = after_step,

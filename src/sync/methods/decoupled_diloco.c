@@ -111,7 +111,6 @@ static void release(struct pen_sync *sync)
     free(sync->pending);
     free(sync->counts);
     free(sync->firsts);
-    free(sync);
 }
 
 static pen_status make_rounds(struct pen_sync *sync)
@@ -137,27 +136,17 @@ static pen_status make_rounds(struct pen_sync *sync)
     return pen_rounds_create(&rules, &sync->rounds);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
     const double *at = setting->options.at;
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = *setting;
     sync->setting.compressor = &pen_merging;
     pen_status status = pen_outer_init(&sync->outer, &sync->setting, 1, at[LR],
                                        at[MOMENTUM], why);
-    if (status != PEN_OK) {
-        free(sync);
-        return status;
-    }
-    if (is_partial(at, setting->peers->size))
+    if (status == PEN_OK && is_partial(at, setting->peers->size))
         status = make_rounds(sync);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        release(sync);
     return status;
 }
 
@@ -432,8 +421,9 @@ const struct pen_sync_method pen_sync_decoupled_diloco = {
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
     .is_free = is_free,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .after_step = after_step,
     .poll = poll,

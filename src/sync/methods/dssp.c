@@ -111,8 +111,9 @@ static uint64_t allow(void *context, const struct pen_sync *server,
     return paces->high;
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
     const double *option = setting->options.at;
     uint32_t size = setting->peers->size;
@@ -132,7 +133,7 @@ static pen_status create(const struct pen_sync_setting *setting,
                                            .allow = allow,
                                            .context = paces,
                                            .context_bytes = bytes};
-    return pen_server_create(setting, &rules, out);
+    return pen_server_init(sync, setting, &rules);
 }
 
 const struct pen_sync_method pen_sync_dssp = {
@@ -145,6 +146,6 @@ const struct pen_sync_method pen_sync_dssp = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
+    .init = init,
     PEN_SERVER_HOOKS,
 };

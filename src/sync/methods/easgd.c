@@ -70,46 +70,30 @@ static void release(struct pen_sync *sync)
     free(sync->centre);
     free(sync->apart);
     free(sync->velocity);
-    free(sync);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
-    sync->centre = pen_sync_vector(setting);
-    sync->apart = pen_sync_vector(setting);
-    pen_status status =
-        sync->centre == NULL || sync->apart == NULL ? PEN_NOMEM : PEN_OK;
+    pen_status status = pen_sync_vectors(
+        setting, PEN_SYNC_VECTORS(&sync->centre, &sync->apart));
     if (status == PEN_OK)
         status = pen_sync_average(setting, 0, &sync->average, why);
-    if (status != PEN_OK) {
-        release(sync);
-        return status;
-    }
-    pen_sync_read_weights(setting, sync->centre);
-    *out = sync;
-    return PEN_OK;
+    if (status == PEN_OK)
+        pen_sync_read_weights(setting, sync->centre);
+    return status;
 }
 
-static pen_status create_with_velocity(const struct pen_sync_setting *setting,
-                                       struct pen_sync **out,
-                                       struct pen_text *why)
+static pen_status init_with_velocity(struct pen_sync *sync,
+                                     const struct pen_sync_setting *setting,
+                                     struct pen_text *why)
 {
-    struct pen_sync *sync;
-    pen_status status = create(setting, &sync, why);
-    if (status != PEN_OK)
-        return status;
-    sync->velocity = pen_sync_vector(setting);
-    if (sync->velocity == NULL) {
-        release(sync);
-        return PEN_NOMEM;
-    }
-    *out = sync;
-    return PEN_OK;
+    pen_status status = init(sync, setting, why);
+    return status == PEN_OK
+               ? pen_sync_vectors(setting, PEN_SYNC_VECTORS(&sync->velocity))
+               : status;
 }
 
 static size_t bytes(const struct pen_sync *sync)
@@ -268,8 +252,9 @@ const struct pen_sync_method pen_sync_easgd = {
     .options = options,
     .num_options = MOMENTUM,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .after_step = after_step,
     .poll = poll,
@@ -289,8 +274,9 @@ const struct pen_sync_method pen_sync_eamsgd = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost_with_velocity,
-    .create = create_with_velocity,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init_with_velocity,
+    .release = release,
     .bytes = bytes,
     .local_step = local_step,
     .after_step = after_own_step,

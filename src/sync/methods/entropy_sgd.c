@@ -74,40 +74,22 @@ static void release(struct pen_sync *sync)
     free(sync->mean);
     free(sync->inner);
     free(sync->velocity);
-    free(sync);
 }
 
-static pen_status make_vectors(struct pen_sync *sync)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    const struct pen_sync_setting *setting = sync->setting;
-    sync->gradients = pen_sync_vector(setting);
-    sync->anchor = pen_sync_vector(setting);
-    sync->mean = pen_sync_vector(setting);
-    sync->inner = pen_sync_vector(setting);
-    sync->velocity = pen_sync_vector(setting);
-    bool is_made = sync->gradients != NULL && sync->anchor != NULL &&
-                   sync->mean != NULL && sync->inner != NULL &&
-                   sync->velocity != NULL;
-    return is_made ? PEN_OK : PEN_NOMEM;
-}
-
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
-{
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
-    pen_status status = make_vectors(sync);
+    pen_status status = pen_sync_vectors(
+        setting, PEN_SYNC_VECTORS(&sync->gradients, &sync->anchor, &sync->mean,
+                                  &sync->inner, &sync->velocity));
     if (status == PEN_OK)
         status = pen_sync_average(setting, 0, &sync->average, why);
-    if (status != PEN_OK) {
-        release(sync);
+    if (status != PEN_OK)
         return status;
-    }
     pen_sync_read_weights(setting, sync->anchor);
     pen_sync_read_weights(setting, sync->mean);
-    *out = sync;
     return PEN_OK;
 }
 
@@ -230,8 +212,9 @@ const struct pen_sync_method pen_sync_entropy_sgd = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .before_step = before_step,
     .local_step = local_step,

@@ -213,24 +213,21 @@ static void release(struct pen_sync *sync)
     free(sync->stamps);
     free(sync->kept);
     free(sync->firsts);
-    free(sync);
 }
 
 static pen_status make_room(struct pen_sync *sync)
 {
     const struct pen_sync_setting *setting = sync->setting;
     size_t num = setting->num_tensors;
-    sync->copies[0] = pen_sync_vector(setting);
-    sync->copies[1] = pen_sync_vector(setting);
     sync->stamps = calloc(2 * num + 1, sizeof *sync->stamps);
     sync->kept = calloc(NUM_KEPT * num + 1, sizeof *sync->kept);
     sync->firsts = calloc(num + 1, sizeof *sync->firsts);
-    if (sync->copies[0] == NULL || sync->copies[1] == NULL ||
-        sync->stamps == NULL || sync->kept == NULL || sync->firsts == NULL)
+    if (sync->stamps == NULL || sync->kept == NULL || sync->firsts == NULL)
         return PEN_NOMEM;
     for (size_t i = 0; i <= num; i++)
         sync->firsts[i] = NUM_KEPT * i;
-    return PEN_OK;
+    return pen_sync_vectors(
+        setting, PEN_SYNC_VECTORS(&sync->copies[0], &sync->copies[1]));
 }
 
 static float norm_of(const struct pen_sync_tensor *tensor)
@@ -241,13 +238,11 @@ static float norm_of(const struct pen_sync_tensor *tensor)
     return (float)sqrt(sum);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
     struct pen_group *peers = setting->peers;
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
     sync->degree = pen_neighbours_count(peers->size);
     sync->num_slots = setting->options.at[WAIT] > 0 ? 2 : 1;
@@ -265,15 +260,12 @@ static pen_status create(const struct pen_sync_setting *setting,
                 "eventgrad writes into its neighbours' memory, which this MPI "
                 "does not support between these hosts; use Open MPI 4 with "
                 "--mca osc pt2pt");
-    if (status != PEN_OK) {
-        release(sync);
+    if (status != PEN_OK)
         return status;
-    }
     for (int side = 0; side < 2; side++)
         pen_sync_read_weights(setting, sync->copies[side]);
     for (size_t i = 0; i < setting->num_tensors; i++)
         sync->kept[NUM_KEPT * i + SENT_NORM] = norm_of(&setting->tensors[i]);
-    *out = sync;
     return PEN_OK;
 }
 
@@ -397,8 +389,9 @@ const struct pen_sync_method pen_sync_eventgrad = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .before_step = before_step,
     .after_step = after_step,

@@ -47,30 +47,22 @@ static void release(struct pen_sync *sync)
     free(sync->own);
     free(sync->pulled);
     free(sync->sends);
-    free(sync);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
-    sync->own = pen_sync_vector(setting);
-    sync->pulled = pen_sync_vector(setting);
     sync->sends = calloc(setting->peers->size, sizeof *sync->sends);
     pen_status status =
-        sync->own == NULL || sync->pulled == NULL || sync->sends == NULL
+        sync->sends == NULL
             ? PEN_NOMEM
-            : PEN_OK;
+            : pen_sync_vectors(setting,
+                               PEN_SYNC_VECTORS(&sync->own, &sync->pulled));
     if (status == PEN_OK)
         status =
             pen_sync_plain_average(setting, MEAN_CHANNEL, &sync->plain, why);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        release(sync);
     return status;
 }
 
@@ -128,13 +120,6 @@ static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
     pen_sync_write_weights(setting, sync->own);
 }
 
-/* Adds no states: choices follow from the step. */
-static void states(struct pen_sync *sync, struct pen_sync_states *out)
-{
-    (void)sync;
-    (void)out;
-}
-
 static void consistent(struct pen_sync *sync, float *out)
 {
     pen_sync_mean_weights(sync->setting, sync->plain, out);
@@ -147,10 +132,10 @@ const struct pen_sync_method pen_sync_gossip_pull = {
              "arXiv:1611.04581",
     .interval = 1,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .after_step = after_step,
-    .states = states,
     .consistent = consistent,
 };

@@ -113,7 +113,6 @@ static void release(struct pen_sync *sync)
     pen_average_free(sync->compressed);
     free(sync->theta);
     free(sync->vector);
-    free(sync);
 }
 
 static pen_status make_compressed(struct pen_sync *sync, struct pen_text *why)
@@ -127,53 +126,50 @@ static pen_status make_compressed(struct pen_sync *sync, struct pen_text *why)
                             why);
 }
 
-static pen_status make(const struct pen_sync_setting *setting,
-                       struct pen_sync **out, struct pen_text *why)
+static pen_status make(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
-    sync->vector = pen_sync_vector(setting);
-    pen_status status = sync->vector == NULL ? PEN_NOMEM : PEN_OK;
+    pen_status status =
+        pen_sync_vectors(setting, PEN_SYNC_VECTORS(&sync->vector));
     if (status == PEN_OK)
         status = pen_sync_plain_average(setting, 0, &sync->plain, why);
     if (status == PEN_OK && setting->compressor != NULL)
         status = make_compressed(sync, why);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        release(sync);
     return status;
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    pen_status status = make(setting, out, why);
+    pen_status status = make(sync, setting, why);
     if (status == PEN_OK && setting->options.at[MOMENTS] > 0)
-        (*out)->intervals[0] = (*out)->intervals[1] = setting->interval;
+        sync->intervals[0] = sync->intervals[1] = setting->interval;
     return status;
 }
 
-static pen_status create_des_loc(const struct pen_sync_setting *setting,
-                                 struct pen_sync **out, struct pen_text *why)
+static pen_status init_des_loc(struct pen_sync *sync,
+                               const struct pen_sync_setting *setting,
+                               struct pen_text *why)
 {
-    pen_status status = make(setting, out, why);
+    pen_status status = make(sync, setting, why);
     for (int which = KU; which <= KV && status == PEN_OK; which++)
-        (*out)->intervals[which] = (uint64_t)des_loc_interval(
+        sync->intervals[which] = (uint64_t)des_loc_interval(
             setting->options.at, which, setting->interval);
     return status;
 }
 
-static pen_status create_post_local(const struct pen_sync_setting *setting,
-                                    struct pen_sync **out, struct pen_text *why)
+static pen_status init_post_local(struct pen_sync *sync,
+                                  const struct pen_sync_setting *setting,
+                                  struct pen_text *why)
 {
-    pen_status status = create(setting, out, why);
+    pen_status status = init(sync, setting, why);
     if (status == PEN_OK)
-        (*out)->start = setting->options.at[START] > 0
-                            ? (uint64_t)setting->options.at[START]
-                            : setting->total_steps / 2;
+        sync->start = setting->options.at[START] > 0
+                          ? (uint64_t)setting->options.at[START]
+                          : setting->total_steps / 2;
     return status;
 }
 
@@ -326,8 +322,9 @@ const struct pen_sync_method pen_sync_local_sgd = {
     .options = options,
     .num_options = START,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .after_step = after_step,
     .states = states,
@@ -345,8 +342,9 @@ const struct pen_sync_method pen_sync_post_local_sgd = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create_post_local,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init_post_local,
+    .release = release,
     .bytes = bytes,
     .after_step = after_step,
     .states = states,
@@ -365,8 +363,9 @@ const struct pen_sync_method pen_sync_des_loc = {
     .options = des_loc_options,
     .num_options = sizeof des_loc_options / sizeof *des_loc_options,
     .cost = des_loc_cost,
-    .create = create_des_loc,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init_des_loc,
+    .release = release,
     .bytes = bytes,
     .after_step = after_step,
     .states = states,

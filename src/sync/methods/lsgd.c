@@ -68,7 +68,6 @@ static void release(struct pen_sync *sync)
     free(sync->vector);
     free(sync->staged);
     free(sync->requests);
-    free(sync);
 }
 
 static bool is_head(const struct pen_sync *sync)
@@ -100,27 +99,20 @@ static pen_status make_head(struct pen_sync *sync)
                                  &sync->collective);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
     (void)why;
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
     find_place(sync);
-    sync->vector = pen_sync_vector(setting);
     sync->num_requests = is_head(sync) ? sync->num_others : 2;
     sync->requests = calloc(sync->num_requests + 1, sizeof *sync->requests);
     pen_status status =
-        sync->vector == NULL || sync->requests == NULL ? PEN_NOMEM : PEN_OK;
-    if (status == PEN_OK && is_head(sync))
-        status = make_head(sync);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        release(sync);
-    return status;
+        sync->requests == NULL
+            ? PEN_NOMEM
+            : pen_sync_vectors(setting, PEN_SYNC_VECTORS(&sync->vector));
+    return status == PEN_OK && is_head(sync) ? make_head(sync) : status;
 }
 
 static size_t bytes(const struct pen_sync *sync)
@@ -223,8 +215,9 @@ const struct pen_sync_method pen_sync_lsgd = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .before_step = before_step,
     .consistent = consistent,

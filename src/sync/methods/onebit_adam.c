@@ -60,7 +60,6 @@ static void release(struct pen_sync *sync)
     free(sync->momentum);
     free(sync->variance);
     free(sync->gradients);
-    free(sync);
 }
 
 static pen_status make_averages(struct pen_sync *sync, struct pen_text *why)
@@ -74,27 +73,15 @@ static pen_status make_averages(struct pen_sync *sync, struct pen_text *why)
     return status;
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
-    sync->momentum = pen_sync_vector(setting);
-    sync->variance = pen_sync_vector(setting);
-    sync->gradients = pen_sync_vector(setting);
-    pen_status status = sync->momentum == NULL || sync->variance == NULL ||
-                                sync->gradients == NULL
-                            ? PEN_NOMEM
-                            : PEN_OK;
-    if (status == PEN_OK)
-        status = make_averages(sync, why);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        release(sync);
-    return status;
+    pen_status status = pen_sync_vectors(
+        setting,
+        PEN_SYNC_VECTORS(&sync->momentum, &sync->variance, &sync->gradients));
+    return status == PEN_OK ? make_averages(sync, why) : status;
 }
 
 static size_t bytes(const struct pen_sync *sync)
@@ -198,8 +185,9 @@ const struct pen_sync_method pen_sync_onebit_adam = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .local_step = local_step,
     .states = states,

@@ -15,9 +15,7 @@
  * p = 0 is DiLoCo. The standard p, alpha and H are choices made here.
  */
 #include "base/random.h"
-#include "sync/outer.h"
-
-#include <stdlib.h>
+#include "sync/outer_method.h"
 
 enum { PROB, ALPHA, INSTEAD, LR, MOMENTUM };
 
@@ -31,35 +29,12 @@ static const struct pen_sync_option options[] = {
     [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "outer momentum"},
 };
 
-struct pen_sync {
-    struct pen_outer outer; /* of one part */
-};
-
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
-    pen_status status =
-        pen_outer_init(&sync->outer, setting, 1, setting->options.at[LR],
-                       setting->options.at[MOMENTUM], why);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        free(sync);
-    return status;
-}
-
-static void release(struct pen_sync *sync)
-{
-    pen_outer_release(&sync->outer);
-    free(sync);
-}
-
-static size_t bytes(const struct pen_sync *sync)
-{
-    return pen_outer_bytes(&sync->outer);
+    return pen_outer_init(&sync->outer, setting, 1, setting->options.at[LR],
+                          setting->options.at[MOMENTUM], why);
 }
 
 static bool is_pulled(const struct pen_sync_setting *setting, uint32_t replica,
@@ -101,24 +76,6 @@ static void local_step(struct pen_sync *sync, const struct pen_sync_step *at)
     step_of(setting, setting->peers->self, sync->outer.theta, at);
 }
 
-static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
-{
-    if (!pen_sync_is_due(at, sync->outer.setting->interval))
-        return;
-    pen_outer_start(&sync->outer, 0, at->step);
-    pen_outer_apply(&sync->outer, 0, 0);
-}
-
-static void states(struct pen_sync *sync, struct pen_sync_states *out)
-{
-    pen_outer_states(&sync->outer, out);
-}
-
-static void consistent(struct pen_sync *sync, float *out)
-{
-    pen_outer_consistent(&sync->outer, out);
-}
-
 static void island_step(struct pen_sync_island *it,
                         const struct pen_sync_step *at)
 {
@@ -149,12 +106,10 @@ const struct pen_sync_method pen_sync_palsgd = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = pen_outer_cost,
-    .create = create,
-    .free = release,
-    .bytes = bytes,
+    .init = init,
+    PEN_OUTER_HOOKS,
+    .after_step = pen_outer_method_after_step,
+    .states = pen_outer_method_states,
     .local_step = local_step,
-    .after_step = after_step,
-    .states = states,
-    .consistent = consistent,
     .islands = &islands,
 };

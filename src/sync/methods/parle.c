@@ -142,66 +142,47 @@ static void release(struct pen_sync *sync)
     free(sync->vector);
     free(sync->inner);
     free(sync->outer);
-    free(sync);
 }
 
 static pen_status make_vectors(struct pen_sync *sync)
 {
     const struct pen_sync_setting *setting = sync->setting;
-    sync->anchor = pen_sync_vector(setting);
-    sync->running = pen_sync_vector(setting);
-    sync->centre = pen_sync_vector(setting);
-    sync->vector = pen_sync_vector(setting);
-    bool is_made = sync->anchor != NULL && sync->running != NULL &&
-                   sync->centre != NULL && sync->vector != NULL;
-    if (is_made && (sync->is_code || setting->options.at[NESTEROV] > 0)) {
-        sync->inner = pen_sync_vector(setting);
-        is_made = sync->inner != NULL;
-    }
-    if (is_made && sync->is_code) {
-        sync->outer = pen_sync_vector(setting);
-        is_made = sync->outer != NULL;
-    }
-    return is_made ? PEN_OK : PEN_NOMEM;
+    pen_status status = pen_sync_vectors(
+        setting, PEN_SYNC_VECTORS(&sync->anchor, &sync->running, &sync->centre,
+                                  &sync->vector));
+    if (status == PEN_OK &&
+        (sync->is_code || setting->options.at[NESTEROV] > 0))
+        status = pen_sync_vectors(setting, PEN_SYNC_VECTORS(&sync->inner));
+    if (status == PEN_OK && sync->is_code)
+        status = pen_sync_vectors(setting, PEN_SYNC_VECTORS(&sync->outer));
+    return status;
 }
 
-static pen_status create(const struct pen_sync_setting *setting, bool is_code,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
-    sync->is_code = is_code;
     pen_status status = make_vectors(sync);
     if (status == PEN_OK)
         status = pen_sync_average(setting, 0, &sync->average, why);
-    if (status != PEN_OK) {
-        release(sync);
+    if (status != PEN_OK)
         return status;
-    }
     pen_sync_read_weights(setting, sync->anchor);
     pen_sync_read_weights(setting, sync->running);
     pen_sync_read_weights(setting, sync->centre);
-    *out = sync;
     return PEN_OK;
 }
 
-static pen_status create_paper(const struct pen_sync_setting *setting,
-                               struct pen_sync **out, struct pen_text *why)
+static pen_status init_code(struct pen_sync *sync,
+                            const struct pen_sync_setting *setting,
+                            struct pen_text *why)
 {
-    return create(setting, false, out, why);
-}
-
-static pen_status create_code(const struct pen_sync_setting *setting,
-                              struct pen_sync **out, struct pen_text *why)
-{
-    pen_status status = create(setting, true, out, why);
-    if (status == PEN_OK)
-        (*out)->tensors = setting->options.at[TENSORS] > 0
-                              ? (uint64_t)setting->options.at[TENSORS]
-                              : setting->num_tensors;
-    return status;
+    sync->is_code = true;
+    sync->tensors = setting->options.at[TENSORS] > 0
+                        ? (uint64_t)setting->options.at[TENSORS]
+                        : setting->num_tensors;
+    return init(sync, setting, why);
 }
 
 static size_t bytes(const struct pen_sync *sync)
@@ -471,8 +452,9 @@ const struct pen_sync_method pen_sync_parle = {
     .options = paper_options,
     .num_options = sizeof paper_options / sizeof *paper_options,
     .cost = cost_paper,
-    .create = create_paper,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .local_step = paper_step,
     .after_step = paper_synchronise,
@@ -493,8 +475,9 @@ const struct pen_sync_method pen_sync_parle_code = {
     .options = code_options,
     .num_options = sizeof code_options / sizeof *code_options,
     .cost = cost_code,
-    .create = create_code,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init_code,
+    .release = release,
     .bytes = bytes,
     .local_step = code_step,
     .after_step = code_synchronise,

@@ -108,7 +108,6 @@ static void release(struct pen_sync *sync)
     free((void *)sync->terms);
     free(sync->sends);
     free(sync->receives);
-    free(sync);
 }
 
 static pen_status make_room(struct pen_sync *sync, struct pen_text *why)
@@ -128,24 +127,19 @@ static pen_status make_room(struct pen_sync *sync, struct pen_text *why)
     return pen_average_create(&whole, NULL, MEAN_CHANNEL, &sync->plain, why);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = setting;
     sync->degree = degree_of(setting->options.at[DEGREE], setting->peers->size,
                              &sync->num_hops);
     sync->length = setting->count + 1;
     pen_status status = make_room(sync, why);
-    if (status != PEN_OK) {
-        release(sync);
+    if (status != PEN_OK)
         return status;
-    }
     pen_sync_read_weights(setting, sync->x);
     sync->x[setting->count] = 1;
-    *out = sync;
     return PEN_OK;
 }
 
@@ -289,8 +283,9 @@ const struct pen_sync_method pen_sync_sgp = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
-    .free = release,
+    .size = sizeof(struct pen_sync),
+    .init = init,
+    .release = release,
     .bytes = bytes,
     .before_step = before_step,
     .after_step = after_step,

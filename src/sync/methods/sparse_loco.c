@@ -15,9 +15,7 @@
  * With k = chunk and 32 bits nothing is left out, and it is DiLoCo with the
  * same lr and momentum, whatever beta is.
  */
-#include "sync/outer.h"
-
-#include <stdlib.h>
+#include "sync/outer_method.h"
 
 extern const struct pen_compressor pen_compressor_chunk_top_k;
 
@@ -34,11 +32,6 @@ static const struct pen_sync_option options[] = {
     [MOMENTUM] = {"momentum", 0, 0, 0.9999, false, "outer momentum"},
 };
 
-struct pen_sync {
-    struct pen_sync_setting setting; /* with the compressor */
-    struct pen_outer outer;          /* of one part */
-};
-
 static void cost(const struct pen_sync_case *of,
                  const struct pen_mean_cost *mean, struct pen_sync_cost *out)
 {
@@ -48,52 +41,16 @@ static void cost(const struct pen_sync_case *of,
     pen_outer_cost(of, &sparse, out);
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
     sync->setting = *setting;
     sync->setting.compressor = &pen_compressor_chunk_top_k;
     sync->setting.compressor_options = setting->options;
-    pen_status status =
-        pen_outer_init(&sync->outer, &sync->setting, 1, setting->options.at[LR],
-                       setting->options.at[MOMENTUM], why);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        free(sync);
-    return status;
-}
-
-static void release(struct pen_sync *sync)
-{
-    pen_outer_release(&sync->outer);
-    free(sync);
-}
-
-static size_t bytes(const struct pen_sync *sync)
-{
-    return pen_outer_bytes(&sync->outer);
-}
-
-static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
-{
-    if (!pen_sync_is_due(at, sync->setting.interval))
-        return;
-    pen_outer_start(&sync->outer, 0, at->step);
-    pen_outer_apply(&sync->outer, 0, 0);
-}
-
-static void states(struct pen_sync *sync, struct pen_sync_states *out)
-{
-    pen_outer_states(&sync->outer, out);
-}
-
-static void consistent(struct pen_sync *sync, float *out)
-{
-    pen_outer_consistent(&sync->outer, out);
+    return pen_outer_init(&sync->outer, &sync->setting, 1,
+                          setting->options.at[LR],
+                          setting->options.at[MOMENTUM], why);
 }
 
 static void take(const struct pen_sync_values *values, bool are_changes,
@@ -120,11 +77,9 @@ const struct pen_sync_method pen_sync_sparse_loco = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
-    .free = release,
-    .bytes = bytes,
-    .after_step = after_step,
-    .states = states,
-    .consistent = consistent,
+    .init = init,
+    PEN_OUTER_HOOKS,
+    .after_step = pen_outer_method_after_step,
+    .states = pen_outer_method_states,
     .islands = &islands,
 };

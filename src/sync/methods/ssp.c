@@ -37,15 +37,16 @@ static uint64_t allow(void *context, const struct pen_sync *server,
     return (uint64_t)pen_server_setting(server)->options.at[S];
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
     const struct pen_server_rules rules = {
         .scale = 1 / (float)setting->peers->size,
         .is_together = setting->options.at[S] == 0,
         .allow = allow};
     (void)why;
-    return pen_server_create(setting, &rules, out);
+    return pen_server_init(sync, setting, &rules);
 }
 
 const struct pen_sync_method pen_sync_ssp = {
@@ -58,6 +59,6 @@ const struct pen_sync_method pen_sync_ssp = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
+    .init = init,
     PEN_SERVER_HOOKS,
 };

@@ -18,9 +18,7 @@
  *
  * P = 1, tau = 0 and alpha = 0 is DiLoCo.
  */
-#include "sync/outer.h"
-
-#include <stdlib.h>
+#include "sync/outer_method.h"
 
 enum { FRAGMENTS, DELAY, MIX, LR, MOMENTUM };
 
@@ -31,12 +29,6 @@ static const struct pen_sync_option options[] = {
              "share of the local weights that is kept"},
     [LR] = {"lr", 0.4, 0, 10, false, "outer learning rate"},
     [MOMENTUM] = {"momentum", 0.9, 0, 0.9999, false, "outer momentum"},
-};
-
-struct pen_sync {
-    struct pen_outer outer; /* a part is a fragment */
-    uint64_t delay;
-    float mix;
 };
 
 /*
@@ -69,36 +61,16 @@ static pen_status check(const struct pen_sync_setting *setting,
     return PEN_INVALID;
 }
 
-static pen_status create(const struct pen_sync_setting *setting,
-                         struct pen_sync **out, struct pen_text *why)
+static pen_status init(struct pen_sync *sync,
+                       const struct pen_sync_setting *setting,
+                       struct pen_text *why)
 {
     const double *at = setting->options.at;
     pen_status status = check(setting, why);
-    if (status != PEN_OK)
-        return status;
-    struct pen_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return PEN_NOMEM;
-    sync->delay = (uint64_t)at[DELAY];
-    sync->mix = (float)at[MIX];
-    status = pen_outer_init(&sync->outer, setting, (uint32_t)at[FRAGMENTS],
-                            at[LR], at[MOMENTUM], why);
-    if (status == PEN_OK)
-        *out = sync;
-    else
-        free(sync);
-    return status;
-}
-
-static void release(struct pen_sync *sync)
-{
-    pen_outer_release(&sync->outer);
-    free(sync);
-}
-
-static size_t bytes(const struct pen_sync *sync)
-{
-    return pen_outer_bytes(&sync->outer);
+    return status == PEN_OK
+               ? pen_outer_init(&sync->outer, setting, (uint32_t)at[FRAGMENTS],
+                                at[LR], at[MOMENTUM], why)
+               : status;
 }
 
 static bool is_due(const struct pen_sync *sync, uint32_t fragment,
@@ -112,11 +84,13 @@ static bool is_due(const struct pen_sync *sync, uint32_t fragment,
 /* Skips fragments that were due before the first step could send them. */
 static void after_step(struct pen_sync *sync, const struct pen_sync_step *at)
 {
+    const double *options_at = sync->outer.setting->options.at;
+    uint64_t delayed = (uint64_t)options_at[DELAY];
     for (uint32_t i = 0; i < sync->outer.num_parts; i++) {
-        if (is_due(sync, i, at->step + sync->delay))
+        if (is_due(sync, i, at->step + delayed))
             pen_outer_start(&sync->outer, i, at->step);
-        if (is_due(sync, i, at->step) && at->step > sync->delay)
-            pen_outer_apply(&sync->outer, i, sync->mix);
+        if (is_due(sync, i, at->step) && at->step > delayed)
+            pen_outer_apply(&sync->outer, i, (float)options_at[MIX]);
     }
 }
 
@@ -139,11 +113,6 @@ static void states(struct pen_sync *sync, struct pen_sync_states *out)
     pen_sync_states_add_vector(out, "moved", true, sync->outer.moved,
                                sync->outer.setting->count);
     pen_outer_states(&sync->outer, out);
-}
-
-static void consistent(struct pen_sync *sync, float *out)
-{
-    pen_outer_consistent(&sync->outer, out);
 }
 
 /* ---- between islands: a round is of one fragment ---- */
@@ -204,13 +173,11 @@ const struct pen_sync_method pen_sync_streaming_diloco = {
     .options = options,
     .num_options = sizeof options / sizeof *options,
     .cost = cost,
-    .create = create,
-    .free = release,
-    .bytes = bytes,
+    .init = init,
+    PEN_OUTER_HOOKS,
     .after_step = after_step,
     .poll = poll,
     .settle = settle,
     .states = states,
-    .consistent = consistent,
     .islands = &islands,
 };
