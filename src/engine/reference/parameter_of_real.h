@@ -13,7 +13,7 @@ static REAL *array_of(struct pen_engine *engine,
     return array;
 }
 
-static void free_array(struct pen_engine *engine,
+static void drop_array(struct pen_engine *engine,
                        const struct pen_parameter *parameter, REAL *array)
 {
     if (array != NULL)
@@ -22,37 +22,7 @@ static void free_array(struct pen_engine *engine,
     free(array);
 }
 
-static void parameter_free(struct pen_engine *engine,
-                           struct pen_parameter *parameter)
-{
-    if (parameter == NULL)
-        return;
-    if (parameter->is_gradient_placed)
-        parameter->parts[PEN_PART_GRADIENT] = NULL;
-    if (parameter->is_value_placed)
-        parameter->parts[PEN_PART_VALUE] = NULL;
-    for (int part = 0; part <= PEN_PART_MOMENT2; part++)
-        free_array(engine, parameter, parameter->parts[part]);
-    for (int i = 0; i < parameter->num_copies; i++)
-        free_array(engine, parameter, parameter->copies[i]);
-    free_array(engine, parameter, parameter->second);
-    free(parameter);
-}
-
-/* Parts first to end - 1. */
-static pen_status add_parts(struct pen_engine *engine,
-                            struct pen_parameter *parameter, int first, int end)
-{
-    for (int part = first; part < end; part++) {
-        if ((part == PEN_PART_GRADIENT && parameter->shape.has_no_room) ||
-            (part == PEN_PART_VALUE && parameter->shape.has_no_value))
-            continue;
-        parameter->parts[part] = array_of(engine, parameter);
-        if (parameter->parts[part] == NULL)
-            return PEN_NOMEM;
-    }
-    return PEN_OK;
-}
+#include "engine/plain_parameter_of_real.h"
 
 static pen_status parameter_create(struct pen_engine *engine,
                                    const struct pen_parameter_shape *shape,
@@ -60,55 +30,7 @@ static pen_status parameter_create(struct pen_engine *engine,
                                    struct pen_parameter **out)
 {
     (void)why;
-    struct pen_parameter *parameter = calloc(1, sizeof *parameter);
-    if (parameter == NULL)
-        return PEN_NOMEM;
-    parameter->shape = *shape;
-    parameter->count = shape->rows * shape->columns;
-    pen_status status = add_parts(
-        engine, parameter, 0, shape->is_value_only ? 1 : 2 + shape->moments);
-    if (status == PEN_OK)
-        *out = parameter;
-    else
-        parameter_free(engine, parameter);
-    return status;
-}
-
-static pen_status parameter_add_moments(struct pen_engine *engine,
-                                        struct pen_parameter *parameter,
-                                        int moments, struct pen_text *why)
-{
-    (void)why;
-    PEN_BUG_UNLESS(parameter->shape.moments == 0);
-    parameter->shape.moments = moments;
-    return add_parts(engine, parameter, PEN_PART_MOMENT1,
-                     PEN_PART_MOMENT1 + moments);
-}
-
-static pen_status parameter_add_copy(struct pen_engine *engine,
-                                     struct pen_parameter *parameter,
-                                     struct pen_text *why)
-{
-    if (parameter->num_copies == MAX_COPIES) {
-        pen_why(why, "the reference engine keeps at most %d copies of a weight",
-                MAX_COPIES);
-        return PEN_INVALID;
-    }
-    REAL *copy = array_of(engine, parameter);
-    if (copy == NULL)
-        return PEN_NOMEM;
-    parameter->copies[parameter->num_copies++] = copy;
-    return PEN_OK;
-}
-
-static void parameter_swap(struct pen_engine *engine,
-                           struct pen_parameter *parameter, int copy)
-{
-    (void)engine;
-    PEN_BUG_UNLESS(copy < parameter->num_copies);
-    REAL *value = parameter->parts[PEN_PART_VALUE];
-    parameter->parts[PEN_PART_VALUE] = parameter->copies[copy];
-    parameter->copies[copy] = value;
+    return create_plain(engine, shape, out);
 }
 
 static void parameter_put(struct pen_engine *engine,
@@ -118,12 +40,6 @@ static void parameter_put(struct pen_engine *engine,
     PEN_BUG_UNLESS(copy < parameter->num_copies);
     memcpy(parameter->copies[copy], parameter->parts[PEN_PART_VALUE],
            parameter->count * sizeof(REAL));
-}
-
-static void parameter_shape(const struct pen_parameter *parameter,
-                            struct pen_parameter_shape *out)
-{
-    *out = parameter->shape;
 }
 
 /* Where element (row, column) lies in a plain array. */
@@ -185,65 +101,6 @@ static void gradient_clear(struct pen_engine *engine,
     (void)engine;
     memset(parameter->parts[PEN_PART_GRADIENT], 0,
            parameter->count * sizeof(REAL));
-}
-
-/*
- * Places a part of a parameter in the caller's memory, or in memory of its own.
- */
-static pen_status place(struct pen_engine *engine,
-                        struct pen_parameter *parameter, int part, void *at)
-{
-    parameter->parts[part] = at != NULL ? at : array_of(engine, parameter);
-    return parameter->parts[part] == NULL ? PEN_NOMEM : PEN_OK;
-}
-
-static pen_status gradient_place(struct pen_engine *engine,
-                                 struct pen_parameter *parameter, void *at,
-                                 struct pen_text *why)
-{
-    (void)why;
-    PEN_BUG_UNLESS((parameter->is_gradient_placed && at != NULL) ||
-                   parameter->parts[PEN_PART_GRADIENT] == NULL);
-    parameter->is_gradient_placed = at != NULL;
-    return place(engine, parameter, PEN_PART_GRADIENT, at);
-}
-
-static size_t value_bytes(const struct pen_engine *engine,
-                          const struct pen_parameter *parameter)
-{
-    (void)engine;
-    return parameter->count * sizeof(REAL);
-}
-
-static pen_status value_place(struct pen_engine *engine,
-                              struct pen_parameter *parameter, void *at,
-                              struct pen_text *why)
-{
-    (void)why;
-    PEN_BUG_UNLESS(parameter->parts[PEN_PART_VALUE] == NULL);
-    parameter->is_value_placed = at != NULL;
-    return place(engine, parameter, PEN_PART_VALUE, at);
-}
-
-static pen_status gradient_add_second(struct pen_engine *engine,
-                                      struct pen_parameter *parameter,
-                                      struct pen_text *why)
-{
-    (void)why;
-    PEN_BUG_UNLESS(parameter->second == NULL &&
-                   !parameter->shape.is_value_only);
-    parameter->second = array_of(engine, parameter);
-    return parameter->second == NULL ? PEN_NOMEM : PEN_OK;
-}
-
-static void gradient_swap(struct pen_engine *engine,
-                          struct pen_parameter *parameter)
-{
-    (void)engine;
-    PEN_BUG_UNLESS(parameter->second != NULL);
-    REAL *first = parameter->parts[PEN_PART_GRADIENT];
-    parameter->parts[PEN_PART_GRADIENT] = parameter->second;
-    parameter->second = first;
 }
 
 static void gradient_add_rows(struct pen_engine *engine,
