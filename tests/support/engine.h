@@ -122,6 +122,15 @@ struct pen_engine *onednn_engine(enum pen_precision dtype, int threads);
 size_t expect_derivatives(const struct trial_op *op, struct pen_engine *engine,
                           uint64_t seed, size_t largest);
 
+/* Of the result of two trials that differs most; NaN where one has NaN. */
+struct distance {
+    double apart; /* relative_distance */
+    int result;
+};
+
+struct distance trials_distance(const struct trial *truth,
+                                const struct trial *trial);
+
 /* One operation on two engines: what to try, and how far apart is too far. */
 struct comparison {
     uint64_t seed;
