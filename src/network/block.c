@@ -43,6 +43,7 @@ struct piece {
 
     /* In the stash: of the projection, and in the context what slices share. */
     size_t projected, shared;
+    size_t keys; /* in the stash: of all parts of a sequence */
     /* In the stash, or in the scratch when computed again. */
     size_t inner, lse;
     /* In the stash, or in the hold when computed again. */
@@ -63,10 +64,9 @@ struct block {
 
     /* Room for the experts in stash, hold and scratch. */
     size_t experts_stash, experts_hold, experts_scratch;
-    /* Context parallelism, with one piece: the parts of the sequence. */
+    /* Context parallelism: pieces use this in turn. */
     struct pen__context context;
     size_t key_stride;       /* elements, as the projection has them */
-    size_t keys;             /* in the stash, of all parts */
     size_t shares, received; /* in the scratch */
 
     /* In the stash. */
@@ -224,9 +224,9 @@ static size_t pair_width(const struct piece *piece)
     return 2 * piece->projection.key_width;
 }
 
-static void *keys_of(const struct block *block, const struct pen__pass *pass)
+static void *keys_of(const struct piece *piece, const struct pen__pass *pass)
 {
-    return pen__at(pass->stash, block->keys);
+    return pen__at(pass->stash, piece->keys);
 }
 
 /*
@@ -279,10 +279,10 @@ static void gather(struct block *block, const struct piece *piece,
         size_t at = n * pairs.count * pairs.stride;
         join_pairs(
             &pairs, pen__at(heads.k, at), pen__at(heads.v, at),
-            pen__at(keys_of(block, pass),
+            pen__at(keys_of(piece, pass),
                     values.chunks.numbers[n] * block->context.chunk_bytes));
     }
-    pen__context_gather(&block->context, keys_of(block, pass));
+    pen__context_gather(&block->context, keys_of(piece, pass));
 }
 
 /* Sums the gradients of the own keys and values over all parts. */
@@ -463,7 +463,7 @@ static void attend(const struct block *block, const struct piece *piece,
     const struct pen__room values = room_of_values(piece, pass);
     struct pen__heads own = pen__projection_values(&piece->projection, &values);
     struct pen__heads heads =
-        context_of(block, piece, pass, &own, keys_of(block, pass));
+        context_of(block, piece, pass, &own, keys_of(piece, pass));
     struct queries all = {heads.q, heads.q, attended_of(block, piece, pass),
                           attended_of(block, piece, pass),
                           lse_of(block, piece, pass)};
@@ -489,7 +489,7 @@ static void attend_back(struct block *block, const struct piece *piece,
     struct pen__heads own_to =
         pen__projection_slopes(&piece->projection, &slopes);
     struct pen__heads heads =
-        context_of(block, piece, pass, &own, keys_of(block, pass));
+        context_of(block, piece, pass, &own, keys_of(piece, pass));
     struct pen__heads to = context_of(block, piece, pass, &own_to,
                                       pen__at(pass->scratch, block->shares));
     struct queries all = {heads.q, to.q, attended_of(block, piece, pass),
@@ -974,7 +974,9 @@ static void lay_out_context(struct block *block)
     struct pen__layer *base = &block->base;
     if (context->share->total == 1)
         return;
-    block->keys = pen__take(&base->stash_bytes, pen__context_bytes(context));
+    for (uint32_t i = 0; i < block->num_pieces; i++)
+        block->pieces[i].keys =
+            pen__take(&base->stash_bytes, pen__context_bytes(context));
     block->shares =
         pen__take(&base->scratch_bytes, pen__context_bytes(context));
     block->received =

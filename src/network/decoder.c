@@ -307,14 +307,16 @@ static pen_status check_rows(const struct pen_network_options *options,
 {
     const struct pen_tensor_share *tensor = &options->tensor;
     size_t slices = options->num_slices > 1 ? options->num_slices : 1;
-    size_t rows = options->batch * (options->sequence / slices);
+    size_t parts = options->context.total > 1 ? options->context.total : 1;
+    size_t rows = options->batch * (options->sequence / slices / parts);
     if (!tensor->cuts_rows || rows % tensor->total == 0)
         return PEN_OK;
     pen_why(why,
-            "--sequence-parallel cannot cut the %zu tokens of a micro-batch "
+            "--sequence-parallel cannot cut the %zu tokens of a micro-batch%s "
             "into %u equal parts; choose --micro-batch-size and --seq-length "
-            "so that their product is a multiple of %u",
-            rows, tensor->total, tensor->total);
+            "so that their product is a multiple of %zu",
+            rows, parts > 1 ? " that a context-parallel rank has" : "",
+            tensor->total, parts * tensor->total);
     return PEN_INVALID;
 }
 
@@ -426,7 +428,7 @@ static pen_status check_parts(const struct pen_network_options *options,
         return PEN_OK;
     PEN_BUG_UNLESS(share->group != NULL && share->group->size == share->total &&
                    share->group->self == share->part);
-    PEN_BUG_UNLESS(options->num_slices <= 1 && options->tensor.total <= 1);
+    PEN_BUG_UNLESS(options->num_slices <= 1);
     if (options->sequence % (2 * (size_t)share->total) != 0) {
         pen_why(why,
                 "sequences of %zu tokens cannot be cut into the %u equal "

@@ -314,7 +314,7 @@ static pen_status check_context(const struct pen_trainer *trainer,
     const struct pen_schedule *schedule = options->schedule;
     uint32_t parts = num_parts(trainer), tokens = options->sample.num_ids;
     const char *reason = pen__trainer_find_conflict(
-        options, PEN__WITH_PIECES | PEN__WITH_SLICES | PEN__WITH_METHOD);
+        options, PEN__WITH_SLICES | PEN__WITH_METHOD);
     if (options->model->decoder == NULL)
         reason = "is for text models only. Drop it";
     else if ((parts & (parts - 1)) != 0)
@@ -330,6 +330,10 @@ static pen_status check_context(const struct pen_trainer *trainer,
               (options->sleeps != NULL && options->inner == NULL)))
         reason = "needs an engine that computes. Drop it, or use --engine "
                  "onednn";
+    else if ((options->sleeps != NULL || options->phantom != NULL) &&
+             options->tensor_size > 1)
+        reason = "with --tensor-model-parallel-size needs an engine that "
+                 "computes. Drop one of them, or use --engine onednn";
     else if (tokens % (2 * parts) != 0)
         reason = "needs a --seq-length that twice this number divides";
     if (reason == NULL)

@@ -209,22 +209,25 @@ static bool has_part_of_rows(const struct pen_trainer *trainer)
            pen_layout_group_size(&trainer->layout) > 1;
 }
 
-/* The rows of this rank: of each sample some tokens in a row. */
+/* The rows of this rank: of each chunk of a sample some tokens in a row. */
 static void observe_part(struct pen_trainer *trainer,
-                         const struct pen_observed *it)
+                         const struct pen_observed *it, const uint32_t *chunks,
+                         size_t num_chunks)
 {
     const struct pen_trainer_options *options = &trainer->options;
     struct pen__probing *probing = trainer->probing;
     struct pen_engine *engine = trainer->engine;
     size_t hidden = options->model->decoder->hidden;
-    size_t tokens = options->sample.num_ids;
+    size_t micro = options->micro_batch;
+    size_t tokens = options->sample.num_ids /
+                    pen_layout_num_parts(&trainer->layout) / num_chunks;
     size_t rows =
-        options->micro_batch * tokens / pen_layout_group_size(&trainer->layout);
+        num_chunks * micro * tokens / pen_layout_group_size(&trainer->layout);
     size_t first = rows * trainer->layout.place.at[PEN_AXIS_TENSOR];
     enum pen_probe_pass pass =
         it->is_backward ? PEN_PROBE_BACKWARD : PEN_PROBE_FORWARD;
     struct pen_tensor_piece whole = {0, options->global_batch, 0,
-                                     tokens * hidden};
+                                     options->sample.num_ids * hidden};
     engine->ops->copy(engine, it->numbers, probing->staging,
                       rows * hidden * pen_precision_bytes(engine->dtype));
     pen_engine_await(engine);
@@ -233,8 +236,10 @@ static void observe_part(struct pen_trainer *trainer,
     for (size_t row = first, next; row < first + rows; row = next) {
         next = (row / tokens + 1) * tokens;
         next = next < first + rows ? next : first + rows;
-        struct pen_tensor_piece piece = {it->first_sample + row / tokens, 1,
-                                         row % tokens * hidden,
+        size_t line = row / tokens; /* as they follow: [chunk][sample] */
+        size_t column = chunks[line / micro] * tokens + row % tokens;
+        struct pen_tensor_piece piece = {it->first_sample + line % micro, 1,
+                                         column * hidden,
                                          (next - row) * hidden};
         pen_tally_add(&probing->tallies[layer_slot(probing, pass, it->layer)],
                       &whole, &piece, probing->plain + (row - first) * hidden);
@@ -262,7 +267,7 @@ static void observe(void *context, const struct pen_observed *it)
     struct pen_tensor_piece whole = {0, trainer->options.global_batch, 0,
                                      cuts * count * width};
     if (has_part_of_rows(trainer)) {
-        observe_part(trainer, it);
+        observe_part(trainer, it, chunks, count);
         return;
     }
     if (!pen_layout_is_first(&trainer->layout))

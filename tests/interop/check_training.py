@@ -54,11 +54,11 @@ def make_references(root, model, dtypes):
                            seed=1, steps=20)
 
 
-def train(build, where, about, dtype, work, pieces=1, ranks=1, slices=1, more=()):
+def train(build, where, about, dtype, work, pieces=1, ranks=1, slices=1, parts=1, more=()):
     """Losses and gradient norms of the same steps by penstock train."""
     return judge.train(build, about, dtype, work, [
         "--model", where, "--token-ids", os.path.join(where, "tokens.txt"), "--logical-tensor", pieces,
-        "--tp", ranks, "--slices", slices, *more], ranks)
+        "--tp", ranks, "--cp", parts, "--slices", slices, *more], ranks * parts)
 
 
 def check_f32(build, root, model, work):
@@ -117,14 +117,29 @@ def check_bias(build, root, work):
         check(f"deepseek_v3, balancing bias of layer {layer}", (after[name] - expected).abs().max().item(), 1e-6)
 
 
+def even_reference(root, model):
+    """Sequences of 16 tokens, which 4 and 8 chunks divide; those of the other references have 15."""
+    root, usual = os.path.join(root, "even"), gen_reference.LENGTH
+    gen_reference.LENGTH = usual + 1
+    try:
+        make_reference(os.path.join(root, "adamw-float32"), model, "float32", "adamw", seed=1, steps=20)
+    finally:
+        gen_reference.LENGTH = usual
+    return reference(root, "adamw", "float32", model)
+
+
 def check_ranks(build, root, model, work):
-    """Tensor-parallel ranks, where there are ranks."""
+    """Tensor-parallel ranks, also with parts of every sequence, where there are ranks."""
     if not os.path.exists(os.path.join(build, "penstock-train")):
         return
-    where, about, _, _ = reference(root, "adamw", "float32", model)
-    for ranks, *more in (2,), (4,), (4, "--sequence-parallel"):
-        losses, norms = train(build, where, about, "f32", work, ranks, ranks, more=more)
-        name = f"{model} f32 adamw on {ranks} tensor-parallel ranks{' with parts of the tokens' if more else ''}"
+    whole, even = reference(root, "adamw", "float32", model), even_reference(root, model)
+    layouts = [(2, 1), (4, 1), (4, 1, "--sequence-parallel"), (2, 2)]
+    if os.environ.get("PEN_LONG"):
+        layouts += [(1, 2), (1, 4), (4, 2), (2, 4), (2, 2, "--sequence-parallel")]
+    for ranks, parts, *more in layouts:
+        where, about, _, _ = whole if parts == 1 else even
+        losses, norms = train(build, where, about, "f32", work, ranks, ranks, parts=parts, more=more)
+        name = f"{model} f32 adamw, tp {ranks} cp {parts}{' with parts of the tokens' if more else ''}"
         check(f"{name}, losses of {len(losses)} steps", worst_loss(about["losses"], losses), LOSS_LIMIT)
         check(f"{name}, gradient norms", worst_loss(about["gradient_norms"], norms), GRADIENT_LIMIT)
 

@@ -73,7 +73,14 @@ draw_kind() {
         same=(--logical-tensor "$logical") own=(--tp "$tp")
         [ "$(pick rows 0 1)" = 0 ] || same+=(--sequence-parallel)
         ;;
-    context) cp=$(pick cp 2 2 4) same=(--context-parallel-size "$cp") ;;
+    context)
+        cp=$(pick cp 2 2 4) same=(--context-parallel-size "$cp") logical=$(pick tp 1 2 2 4)
+        [ "$family$logical" != gpt24 ] || logical=2
+        [ "$logical" = 1 ] || same+=(--logical-tensor "$logical") tp=$(pick both 1 2 2 "$logical")
+        [ "$cp$tp" != 44 ] || tp=2
+        [ "$tp" = 1 ] || own+=(--tp "$tp")
+        [ "$logical" = 1 ] || [ "$(pick rows 0 1)" = 0 ] || same+=(--sequence-parallel)
+        ;;
     slices) same=(--slices "$(pick slices 2 4)") schedules=(seq1f1b) ;;
     experts)
         family=$(pick family mixtral qwen3_moe deepseek_v3 gpt_oss) ep=$(pick ep 1 2 4) own=(--ep "$ep")

@@ -2,8 +2,8 @@
  * Members of a group that have a part of every sequence each (context
  * parallelism): their losses and gradients add up to those of one network with
  * whole sequences but for rounding, with the same bits whether the backward is
- * whole or split and whatever is computed again; and they send the bytes of the
- * formula.
+ * whole or split and whatever is computed again, also where products are cut
+ * into pieces; and they send the bytes of the formula.
  */
 #include "support/engine.h"
 
@@ -41,6 +41,7 @@ struct way {
     enum pen_precision dtype;
     enum pen_recompute recompute;
     bool is_split;
+    uint32_t pieces; /* of every product, all here; 0: whole ones */
 };
 
 struct member {
@@ -69,15 +70,16 @@ static void make_member(struct member *it)
     const struct way *way = it->way;
     it->engine = way->is_reference ? reference_engine(way->dtype)
                                    : onednn_engine(way->dtype, 1);
-    struct pen_network_options options = {.engine = it->engine,
-                                          .model = way->model,
-                                          .num_layers = way->model->num_layers,
-                                          .batch = BATCH,
-                                          .sequence = way->sequence,
-                                          .step_rows = MICROBATCHES * BATCH *
-                                                       way->sequence,
-                                          .recompute = way->recompute,
-                                          .context = it->share};
+    struct pen_network_options options = {
+        .engine = it->engine,
+        .model = way->model,
+        .num_layers = way->model->num_layers,
+        .batch = BATCH,
+        .sequence = way->sequence,
+        .step_rows = MICROBATCHES * BATCH * way->sequence,
+        .recompute = way->recompute,
+        .tensor = {.total = way->pieces, .count = way->pieces},
+        .context = it->share};
     struct pen_text why = PEN_TEXT_EMPTY;
     if (pen_network_create(&options, &it->network, &why) != PEN_OK)
         fail_msg("%s", pen_text_string(&why));
@@ -224,6 +226,10 @@ static void try_models(enum pen_precision dtype, bool is_reference)
                           .dtype = dtype};
         try_ways(&way, 2);
         try_ways(&way, 4);
+        if (is_reference && i % 2 == 1) {
+            way.pieces = 2;
+            try_ways(&way, 2);
+        }
         way.sequence = 160;
         if (!is_reference && i % 2 == 1)
             try_ways(&way, 2);

@@ -189,6 +189,38 @@ static uint64_t num_cuts(const struct pen__train_memory_question *question)
            (schedule == NULL ? 1 : schedule->shape.num_slices);
 }
 
+/* Key heads of a piece of a layer: pieces beyond their number have copies. */
+static double key_heads(const struct pen__train_memory_question *question)
+{
+    uint64_t pieces = question->args->logical_tensor;
+    uint32_t heads = question->model->decoder->num_kv_heads;
+    return pieces <= 1 ? heads : pieces < heads ? heads / (double)pieces : 1;
+}
+
+/*
+ * Keys and values of all parts of a sequence, for each block whose stash is
+ * kept and once for those that are computed again; and, of one piece of a
+ * layer, gradients of these and what other ranks send of them.
+ */
+static double context_bytes(const struct pen__train_memory_question *question,
+                            const struct pen_layer_range *layers,
+                            const struct pen_stage_needs *needs)
+{
+    const struct pen__train_args *args = question->args;
+    const struct pen_model *model = question->model->decoder;
+    bool is_full = layers->recompute == PEN_RECOMPUTE_FULL;
+    double pairs = 2.0 * (double)args->micro_batch_size *
+                   question->sample.num_ids * (args->is_bf16 ? 2.0 : 4.0) *
+                   key_heads(question) * model->head_dim;
+    double pieces = (double)args->logical_tensor / (double)args->tensor_size;
+    double blocks = is_full ? 1 : 0;
+    for (uint32_t i = 0; i < layers->count && !is_full; i++)
+        if (pen_model_layer_kind(model, layers->first + i) == PEN_LAYER_BLOCK)
+            blocks += needs->stashes;
+    return pairs *
+           (blocks * larger(pieces, 1) + 2 - 1.0 / (double)args->context_size);
+}
+
 /*
  * Bytes that passes over a sequence share: queries, keys and values of all
  * slices, in place of those in their stashes and holds, or the keys and values
@@ -204,20 +236,18 @@ static double shared_bytes(const struct pen__train_memory_question *question,
     double cuts = (double)num_cuts(question), bytes = 0;
     if (cuts == 1)
         return 0;
+    if (args->context_size > 1)
+        return context_bytes(question, layers, needs);
     double numbers = (double)args->micro_batch_size * question->sample.num_ids *
                      (args->is_bf16 ? 2.0 : 4.0);
-    double pairs = 2.0 * numbers * model->num_kv_heads * model->head_dim;
-    double all = pairs + numbers * model->num_heads * model->head_dim;
+    double all = numbers * model->head_dim *
+                 (model->num_heads + 2.0 * model->num_kv_heads);
     for (uint32_t i = 0; i < layers->count; i++)
-        if (pen_model_layer_kind(model, layers->first + i) != PEN_LAYER_BLOCK)
-            continue;
-        else if (args->context_size > 1)
-            bytes += pairs * (is_full ? 0 : needs->stashes);
-        else
+        if (pen_model_layer_kind(model, layers->first + i) == PEN_LAYER_BLOCK)
             bytes +=
                 all * (needs->contexts + needs->slopes) -
                 all / cuts * (needs->holds + (is_full ? 0 : needs->stashes));
-    return args->context_size > 1 ? bytes + 3 * pairs : bytes;
+    return bytes;
 }
 
 /*
