@@ -65,9 +65,8 @@ static bool waits(const struct pen_sync_method *method)
                                .core_bytes_per_sec = 1e9};
     struct pen_sync_choice choice;
     struct pen_sync_cost cost;
-    if (method->init == NULL ||
-        pen_sync_choose(method->name, 0, NULL, 0, NULL, &choice, NULL) !=
-            PEN_OK)
+    if (method->init == NULL || pen_sync_choose(method->name, 0, NULL, 0, NULL,
+                                                &choice, NULL) != PEN_OK)
         return true;
     pen_sync_choice_cost(&choice, &of, &cost);
     return cost.waits_for_slowest;
