@@ -121,13 +121,17 @@ static void add_routing(const struct pen_model *model,
     uint64_t slots = rows * model->experts_per_token;
     uint64_t logits = rows * model->num_experts * work->stat_bytes;
     const uint64_t index = sizeof(int32_t);
-    *stash += logits + slots * (work->stat_bytes + 3 * index) +
-              model->num_experts * index;
+    uint64_t routing = logits + slots * (work->stat_bytes + 3 * index) +
+                       model->num_experts * index;
+    uint64_t features = 2 * (uint64_t)model->expert_intermediate;
+    *stash += routing;
     out->hold_bytes += logits;
+    out->common.stash_bytes += routing;
+    out->common.hold_bytes += logits;
+    out->common.copy_bytes =
+        slots * (model->hidden * work->element_bytes + work->stat_bytes);
     out->copy_bytes =
-        slots * ((model->hidden + 2 * (uint64_t)model->expert_intermediate) *
-                     work->element_bytes +
-                 work->stat_bytes);
+        out->common.copy_bytes + slots * features * work->element_bytes;
 }
 
 static void block_cost(const struct pen_model *model, uint32_t block,
@@ -164,6 +168,9 @@ static void block_cost(const struct pen_model *model, uint32_t block,
         kept += low + model->kv_lora_rank;
         held += low + up * model->num_heads;
         stats += 2;
+        out->common.stash_bytes =
+            rows * (low + model->kv_lora_rank) * work->element_bytes;
+        out->common.hold_bytes = rows * low * work->element_bytes;
     }
     uint64_t stash =
         rows * (kept * work->element_bytes + stats * work->stat_bytes);
@@ -175,9 +182,11 @@ static void block_cost(const struct pen_model *model, uint32_t block,
         out->hold_bytes += (uint64_t)model->num_heads * work->stat_bytes;
     if (it->mlp == PEN_MLP_EXPERTS)
         add_routing(model, work, out, &stash);
-    if (work->recompute == PEN_RECOMPUTE_FULL)
+    if (work->recompute == PEN_RECOMPUTE_FULL) {
         out->hold_bytes += stash;
-    else
+        out->common.hold_bytes += out->common.stash_bytes;
+        out->common.stash_bytes = 0;
+    } else
         out->stash_bytes += stash;
     drop_recomputed(&w, model->num_heads, it->mlp == PEN_MLP_EXPERTS,
                     model->shared_intermediate, work, out);

@@ -86,6 +86,17 @@ struct pen_workload {
         modules; /* of selective: 1u << PEN_MODULE_...; 0: the cheap ones */
 };
 
+/*
+ * The part of a layer's bytes that all ranks of a tensor group have, without
+ * arrays as wide as the residual stream: what routers make, copies of tokens
+ * for experts, and the narrow layers of latent attention.
+ */
+struct pen_layer_common {
+    uint64_t stash_bytes;
+    uint64_t hold_bytes;
+    uint64_t copy_bytes; /* of scratch */
+};
+
 struct pen_layer_cost {
     /* Multiply-adds count two. Products and attention; attention is causal. */
     double forward_flops;
@@ -98,7 +109,8 @@ struct pen_layer_cost {
     uint64_t hold_bytes;   /* from backward input to backward weight */
     uint64_t again_bytes;  /* of scratch, for what is computed again */
     uint64_t copy_bytes;   /* of scratch, for copies of tokens for experts */
-    double again_flops;    /* of selective recomputation, in the backward */
+    struct pen_layer_common common; /* of these bytes */
+    double again_flops; /* of selective recomputation, in the backward */
 };
 
 void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,

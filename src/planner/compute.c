@@ -285,49 +285,49 @@ static double reduction_sec(const struct pen_compute *compute,
            sum_sec(profile, here, num_members / sources);
 }
 
+static double group_sec(const struct pen_compute *compute,
+                        const struct pen_layer_range *stage, uint32_t layer,
+                        enum pen_layer_pass pass, enum pen_compute_group group)
+{
+    enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
+    enum pen_recompute mode = mode_of(compute, stage, layer);
+    switch (group) {
+    case PEN_COMPUTE_TENSOR:
+        return pen_tensor_rank_sec(compute, kind, mode, pass) +
+               pen_tensor_rank_gate_sec(compute, layer, pass);
+    case PEN_COMPUTE_CONTEXT:
+        return pen_context_rank_sec(compute, kind, mode, pass);
+    case PEN_COMPUTE_EXPERTS:
+        return pen_expert_rank_sec(compute, layer, mode, pass);
+    case PEN_COMPUTE_GROUPS:
+        break;
+    }
+    return 0;
+}
+
 static double message_sec(const struct pen_compute *compute,
                           const struct pen_layer_range *stage, uint32_t layer,
                           enum pen_layer_pass pass)
 {
-    if (compute->sends_messages)
-        return 0;
-    enum pen_layer_kind kind = pen_model_layer_kind(compute->model, layer);
-    enum pen_recompute mode = mode_of(compute, stage, layer);
-    return pen_tensor_rank_sec(compute, kind, mode, pass) +
-           pen_context_rank_sec(compute, kind, mode, pass) +
-           pen_expert_rank_sec(compute, layer, mode, pass);
-}
-
-static double stage_message_sec(const struct pen_compute *compute,
-                                const struct pen_layer_range *stage)
-{
     double sum = 0;
-    for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
-        sum += message_sec(compute, stage, i, PEN_PASS_FORWARD) +
-               message_sec(compute, stage, i, PEN_PASS_INPUT) +
-               message_sec(compute, stage, i, PEN_PASS_WEIGHT);
+    for (int i = 0; i < PEN_COMPUTE_GROUPS && !compute->sends_messages; i++)
+        sum +=
+            group_sec(compute, stage, layer, pass, (enum pen_compute_group)i);
     return sum;
 }
 
-double pen_compute_tensor_sec(const struct pen_compute *compute,
-                              const struct pen_layer_range *stage)
+double pen_compute_inside_sec(const struct pen_compute *compute,
+                              const struct pen_layer_range *stage,
+                              enum pen_compute_group group)
 {
-    bool has_group = compute->profile != NULL && compute->tensor_ranks > 1;
-    return has_group ? stage_message_sec(compute, stage) : 0;
-}
-
-double pen_compute_context_sec(const struct pen_compute *compute,
-                               const struct pen_layer_range *stage)
-{
-    bool has_group = compute->profile != NULL && compute->context_ranks > 1;
-    return has_group ? stage_message_sec(compute, stage) : 0;
-}
-
-double pen_compute_expert_sec(const struct pen_compute *compute,
-                              const struct pen_layer_range *stage)
-{
-    bool has_group = compute->profile != NULL && compute->expert_ranks > 1;
-    return has_group ? stage_message_sec(compute, stage) : 0;
+    double sum = 0;
+    if (compute->profile == NULL || compute->sends_messages)
+        return 0;
+    for (uint32_t i = stage->first; i < stage->first + stage->count; i++)
+        for (int pass = 0; pass < PEN_PASS_BACKWARD; pass++)
+            sum +=
+                group_sec(compute, stage, i, (enum pen_layer_pass)pass, group);
+    return sum;
 }
 
 struct pen_context_messages

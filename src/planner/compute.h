@@ -78,19 +78,22 @@ void pen_compute_stage(const struct pen_compute *compute,
                        const struct pen_layer_range *stage,
                        bool has_whole_backward, struct pen_cost *out);
 
-/*
- * Seconds of messages inside the layers of a stage, in all passes of a
- * micro-batch; pen_compute_stage() has them in the passes. The second is of
- * ranks that share sequences.
- */
-double pen_compute_tensor_sec(const struct pen_compute *compute,
-                              const struct pen_layer_range *stage);
-double pen_compute_context_sec(const struct pen_compute *compute,
-                               const struct pen_layer_range *stage);
+/* Ranks that send messages to each other inside layers. */
+enum pen_compute_group {
+    PEN_COMPUTE_TENSOR,
+    PEN_COMPUTE_CONTEXT,
+    PEN_COMPUTE_EXPERTS,
+    PEN_COMPUTE_GROUPS
+};
 
-/* Likewise for messages between ranks with different experts. */
-double pen_compute_expert_sec(const struct pen_compute *compute,
-                              const struct pen_layer_range *stage);
+/*
+ * Seconds of messages of one group inside the layers of a stage, in all passes
+ * of a micro-batch; pen_compute_stage() has them in the passes. 0 without a
+ * profile.
+ */
+double pen_compute_inside_sec(const struct pen_compute *compute,
+                              const struct pen_layer_range *stage,
+                              enum pen_compute_group group);
 
 /* Sums of tensor-parallel ranks in one pass of a stage and micro-batch. */
 uint32_t pen_compute_tensor_sums(const struct pen_compute *compute,

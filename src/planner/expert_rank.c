@@ -17,6 +17,12 @@ static uint64_t num_tokens(const struct pen_compute *compute)
     return (uint64_t)compute->micro_batch * compute->sequence;
 }
 
+/* Ranks that share the features of an expert. */
+static uint32_t num_pieces(const struct pen_compute *compute)
+{
+    return compute->tensor_ranks > 1 ? compute->tensor_ranks : 1;
+}
+
 static bool is_dealt(const struct pen_compute *compute, uint32_t layer)
 {
     return num_ranks(compute) > 1 && compute->model != NULL &&
@@ -35,9 +41,8 @@ static struct pen_expert_room room_of(const struct pen_compute *compute,
     uint64_t slots = num_tokens(compute) * chosen;
     uint64_t rows = num_tokens(compute) * num_ranks(compute) *
                     (owned < chosen ? owned : chosen);
-    uint64_t pieces = compute->tensor_ranks > 1 ? compute->tensor_ranks : 1;
-    uint64_t inner =
-        (rows - slots) * model->expert_intermediate / pieces * element;
+    uint64_t inner = (rows - slots) * model->expert_intermediate /
+                     num_pieces(compute) * element;
     uint64_t come = rows * model->hidden * element;
     uint64_t gates = sizeof(float) * rows;
     return (struct pen_expert_room){
@@ -62,17 +67,17 @@ void pen_expert_rank_room(const struct pen_compute *compute,
 uint64_t pen_expert_rank_elsewhere(const struct pen_compute *compute,
                                    uint32_t layer)
 {
-    if (!is_dealt(compute, layer))
-        return 0;
-    uint64_t all = pen_model_expert_parameters(compute->model, layer);
-    return all - all / num_ranks(compute);
+    return is_dealt(compute, layer)
+               ? (num_ranks(compute) - 1) *
+                     pen_expert_rank_experts(compute, layer)
+               : 0;
 }
 
 uint64_t pen_expert_rank_experts(const struct pen_compute *compute,
                                  uint32_t layer)
 {
     return pen_model_expert_parameters(compute->model, layer) /
-           num_ranks(compute);
+           (num_ranks(compute) * num_pieces(compute));
 }
 
 /*

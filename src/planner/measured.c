@@ -207,9 +207,12 @@ static void time_range(const struct pen_compute *compute,
         .forward_sec = cost->forward_sec,
         .input_sec = cost->input_sec,
         .weight_sec = cost->weight_sec,
-        .tensor_sec = pen_compute_tensor_sec(compute, range),
-        .context_sec = pen_compute_context_sec(compute, range),
-        .expert_sec = pen_compute_expert_sec(compute, range)};
+        .tensor_sec =
+            pen_compute_inside_sec(compute, range, PEN_COMPUTE_TENSOR),
+        .context_sec =
+            pen_compute_inside_sec(compute, range, PEN_COMPUTE_CONTEXT),
+        .expert_sec =
+            pen_compute_inside_sec(compute, range, PEN_COMPUTE_EXPERTS)};
     if (range->recompute == PEN_RECOMPUTE_NONE ||
         !compute->profile->layers[0].modes[PEN_RECOMPUTE_NONE].is_there)
         return;

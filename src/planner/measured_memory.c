@@ -24,9 +24,11 @@ struct holder {
     uint64_t capacity; /* rows that a tied embedding gathers */
     uint64_t trained;
     uint64_t elsewhere;     /* gradients of experts that others step */
+    uint64_t dealt;         /* experts here, where others are elsewhere */
     uint64_t tied;          /* of these, what embedding and head share */
     uint64_t turns;         /* elements of gradients that others own, at once */
-    uint64_t largest_owned; /* elements that one member has to step */
+    uint64_t owned;         /* elements that the fullest member steps, */
+    uint64_t owned_experts; /* and of experts that are dealt out */
     uint64_t parameters;    /* bytes, as all below */
     uint64_t activations;
     uint64_t messages;
@@ -107,15 +109,51 @@ static uint64_t tied_bytes(const struct holder *holder,
     return bytes - before - value + PARTS * row * holder->capacity;
 }
 
-/* Parameters of a layer, without the matrix that embedding and head share. */
-static uint64_t untied(const struct holder *holder, uint32_t layer)
+/* Experts of a layer that are here where other ranks have others: these are
+ * not sharded. */
+static uint64_t dealt_of(const struct holder *holder, uint32_t layer)
+{
+    const struct pen_compute *compute = &holder->measured->compute;
+    return pen_expert_rank_elsewhere(compute, layer) > 0
+               ? pen_expert_rank_experts(compute, layer)
+               : 0;
+}
+
+/* Parameters of a layer that take turns; experts and the matrix that embedding
+ * and head share do not. */
+static uint64_t turning(const struct holder *holder, uint32_t layer)
 {
     const struct pen_model *model = holder->model;
     bool has_tied =
         model->has_tied_embeddings && layer + 1 == model->num_layers;
     uint64_t all = layer_of(holder, layer)->num_parameters;
-    uint64_t tied = has_tied ? tied_parameters(holder) : 0;
-    return all > tied ? all - tied : 0;
+    uint64_t stays =
+        (has_tied ? tied_parameters(holder) : 0) + dealt_of(holder, layer);
+    return all > stays ? all - stays : 0;
+}
+
+/* Each stage has owners of its own for whole arrays; the largest array may be
+ * more than a fair share. Returns how many elements others step then. */
+static uint64_t add_owned(struct holder *holder,
+                          const struct pen_layer_range *range)
+{
+    const struct pen_compute *compute = &holder->measured->compute;
+    uint64_t all = 0, largest = 0, dealt = 0;
+    for (uint32_t i = range->first; i < range->first + range->count; i++) {
+        all += layer_of(holder, i)->num_parameters - dealt_of(holder, i);
+        largest = larger(largest, layer_of(holder, i)->largest);
+        dealt += dealt_of(holder, i);
+    }
+    bool is_shared = compute->is_sharded && compute->num_members > 1;
+    uint64_t own =
+        is_shared ? larger(all / compute->num_members, largest) : all;
+    if (own > all) /* an expert is larger */
+        own = all;
+    holder->owned += own;
+    holder->owned_experts +=
+        is_shared ? dealt * compute->expert_ranks / compute->num_members
+                  : dealt;
+    return all - own;
 }
 
 /*
@@ -124,14 +162,14 @@ static uint64_t untied(const struct holder *holder, uint32_t layer)
 static void add_turns(struct holder *holder,
                       const struct pen_layer_range *range)
 {
-    uint64_t most = 0, before = 0;
+    uint64_t most = 0, before = 0, others = add_owned(holder, range);
     for (uint32_t i = range->first; i < range->first + range->count; i++) {
-        most = larger(most, before + untied(holder, i));
-        before = untied(holder, i);
+        most = larger(most, before + turning(holder, i));
+        before = turning(holder, i);
     }
     if (holder->model->has_tied_embeddings && has_head(holder, range))
         holder->tied += tied_parameters(holder);
-    holder->turns += most;
+    holder->turns += most < others ? most : others;
 }
 
 static void add_parameters(struct holder *holder,
@@ -146,9 +184,9 @@ static void add_parameters(struct holder *holder,
         holder->trained += layer->num_parameters;
         holder->elsewhere +=
             pen_expert_rank_elsewhere(&holder->measured->compute, i);
+        holder->dealt += dealt_of(holder, i);
         holder->engine = larger(holder->engine, layer->engine_bytes);
         holder->passing = larger(holder->passing, layer->passing_bytes);
-        holder->largest_owned = larger(holder->largest_owned, layer->largest);
     }
 }
 
@@ -338,16 +376,6 @@ static void add_sums(struct holder *holder, const struct pen_layer_range *range)
 
 /* ---- all together ---- */
 
-/* Whole arrays have one owner; the largest may be more than a fair share. */
-static uint64_t stepped(const struct holder *holder)
-{
-    const struct pen_compute *compute = &holder->measured->compute;
-    if (!compute->is_sharded || compute->num_members <= 1)
-        return holder->trained;
-    return larger((holder->trained + holder->elsewhere) / compute->num_members,
-                  holder->largest_owned);
-}
-
 /*
  * Values saved for each parameter that a rank steps, to undo a step: the weight
  * and its moments.
@@ -376,15 +404,17 @@ static bool drops_gradients(const struct holder *holder)
 static uint64_t kept_gradients(const struct holder *holder)
 {
     uint64_t members = holder->measured->compute.num_members;
-    uint64_t own = stepped(holder), tied = holder->tied;
+    uint64_t own = holder->owned, tied = holder->tied;
+    uint64_t experts = holder->dealt + holder->elsewhere;
+    uint64_t shared = holder->trained - holder->dealt;
     if (!drops_gradients(holder))
         return holder->trained + holder->elsewhere;
-    if (tied == 0 || own == holder->trained / members)
-        return own + tied + holder->turns;
-    uint64_t other = (holder->trained - own) / (members - 1);
+    if (tied == 0 || own <= shared / members)
+        return own + tied + holder->turns + experts;
+    uint64_t other = (shared - own) / (members - 1);
     uint64_t in_all = tied + (1 + MOMENTS) * other;
     return larger(own, in_all > MOMENTS * own ? in_all - MOMENTS * own : 0) +
-           holder->turns;
+           holder->turns + experts;
 }
 
 static void tell(const struct holder *holder, struct pen_plan_memory *out)
@@ -393,8 +423,9 @@ static void tell(const struct holder *holder, struct pen_plan_memory *out)
     uint64_t moments = MOMENTS * holder->trained * sizeof(float);
     out->bytes[PEN_MEMORY_WEIGHTS] = holder->parameters - gradients - moments;
     out->bytes[PEN_MEMORY_GRADIENTS] = kept_gradients(holder) * sizeof(float);
-    out->bytes[PEN_MEMORY_OPTIMIZER] =
-        (MOMENTS + saved_values(holder)) * stepped(holder) * sizeof(float);
+    out->bytes[PEN_MEMORY_OPTIMIZER] = (MOMENTS + saved_values(holder)) *
+                                       (holder->owned + holder->owned_experts) *
+                                       sizeof(float);
     out->bytes[PEN_MEMORY_ACTIVATIONS] = holder->activations;
     out->bytes[PEN_MEMORY_LOSS] = 0; /* logits are part of a stash */
     out->bytes[PEN_MEMORY_BUFFERS] = holder->messages + holder->sums;

@@ -46,6 +46,27 @@ static double share_of(const struct pen__work *work,
                pen__num_owners(plan->degrees, plan->expert_tp, PEN__OF_EXPERTS);
 }
 
+/* Elements of gradients, and of values, where replicas share them. */
+static void count_shared(const struct pen__work *work,
+                         const struct pen__stage *rank,
+                         double counts[PEN_MEMORY_PARTS])
+{
+    const struct pen_plan *plan = work->plan;
+    double experts = (double)rank->bytes.num_experts;
+    double others = (double)rank->bytes.num_parameters - experts;
+    double share = pen__keeps_experts(work)
+                       ? others / pen__num_owners(plan->degrees,
+                                                  plan->expert_tp, PEN__COMMON)
+                       : share_of(work, rank);
+    if (!pen__keeps_experts(work))
+        experts = 0;
+    if (plan->sharding >= PEN_SHARDING_ZERO2 && !keeps_gradients(work))
+        counts[PEN_MEMORY_GRADIENTS] =
+            share + experts * pen__degree(plan, PEN_DEGREE_EP);
+    if (pen__passes_weights(work))
+        counts[PEN_MEMORY_WEIGHTS] = share + experts;
+}
+
 static void fill_memory(const struct pen__work *work,
                         const struct pen__stage *rank, double stash_bytes,
                         bool has_head, struct pen_plan_memory *out)
@@ -53,18 +74,14 @@ static void fill_memory(const struct pen__work *work,
     const struct pen_plan *plan = work->plan;
     const struct pen_practice *practice = &work->setting->practice;
     double all = (double)rank->bytes.num_parameters;
-    double share = share_of(work, rank);
     double counts[PEN_MEMORY_PARTS] = {0};
     for (int i = PEN_MEMORY_WEIGHTS; i <= PEN_MEMORY_GRADIENTS; i++)
         counts[i] = all;
-    if (practice->has_worst_routing)
+    if (pen__keeps_experts(work))
         counts[PEN_MEMORY_GRADIENTS] +=
             (double)rank->bytes.num_experts *
             (pen__degree(plan, PEN_DEGREE_EP) - 1.0);
-    if (plan->sharding >= PEN_SHARDING_ZERO2 && !keeps_gradients(work))
-        counts[PEN_MEMORY_GRADIENTS] = share;
-    if (pen__passes_weights(work))
-        counts[PEN_MEMORY_WEIGHTS] = share;
+    count_shared(work, rank, counts);
     double boundary = (double)rank->bytes.output_bytes;
     double bytes[PEN_MEMORY_PARTS] = {
         [PEN_MEMORY_WEIGHTS] = counts[PEN_MEMORY_WEIGHTS] * weight_bytes(work),

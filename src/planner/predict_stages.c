@@ -130,8 +130,10 @@ static double replica_time(const struct pen__work *work,
                                                             PEN__OF_EXPERTS),
                                   expert_ranks(plan)};
     double shared = (double)(bytes->num_parameters - bytes->num_experts);
-    double sec = pen_collective_time(work->setting->cluster, work->device, kind,
-                                     &all, shared * element);
+    double sec = 0;
+    if (shared > 0)
+        sec += pen_collective_time(work->setting->cluster, work->device, kind,
+                                   &all, shared * element);
     if (bytes->num_experts > 0)
         sec += pen_collective_time(work->setting->cluster, work->device, kind,
                                    &same, (double)bytes->num_experts * element);
@@ -163,6 +165,24 @@ bool pen__passes_weights(const struct pen__work *work)
            !(practice->gathers_once && is_pipeline);
 }
 
+bool pen__keeps_experts(const struct pen__work *work)
+{
+    return work->setting->practice.has_worst_routing &&
+           pen__degree(work->plan, PEN_DEGREE_EP) > 1;
+}
+
+/* Weights that come to replicas at the end of a step, none layer by layer. */
+static struct pen_layer_bytes weights_at_end(const struct pen__work *work,
+                                             const struct pen__stage *stage)
+{
+    struct pen_layer_bytes bytes = stage->bytes;
+    if (!pen__passes_weights(work))
+        return bytes;
+    bytes.num_experts = pen__keeps_experts(work) ? bytes.num_experts : 0;
+    bytes.num_parameters = bytes.num_experts;
+    return bytes;
+}
+
 /* Seconds of computing that overlaps with messages. */
 static double pass_beside(double compute_sec, double message_sec)
 {
@@ -172,7 +192,8 @@ static double pass_beside(double compute_sec, double message_sec)
 static void share_weights(const struct pen__work *work,
                           struct pen__stage *stage)
 {
-    double bytes = (double)stage->bytes.num_parameters;
+    const struct pen_layer_bytes kept = weights_at_end(work, stage);
+    double bytes = (double)(stage->bytes.num_parameters - kept.num_parameters);
     double gather = pass_time(work, bytes * gathered_bytes(work));
     double scatter =
         pass_time(work, bytes * work->setting->practice.reduction_bytes);
@@ -212,13 +233,12 @@ static double reduction_time(const struct pen__work *work,
                              const struct pen__stage *stage)
 {
     const struct pen_practice *practice = &work->setting->practice;
-    if (pen__passes_weights(work))
-        return 0; /* done already */
+    const struct pen_layer_bytes bytes = weights_at_end(work, stage);
     bool is_cut = work->plan->sharding != PEN_SHARDING_NONE &&
                   !pen__needs_whole_gradients(work->plan);
     double sec = replica_time(
-        work, is_cut ? PEN_COLLECTIVE_GATHER : PEN_COLLECTIVE_REDUCE,
-        &stage->bytes, practice->reduction_bytes);
+        work, is_cut ? PEN_COLLECTIVE_GATHER : PEN_COLLECTIVE_REDUCE, &bytes,
+        practice->reduction_bytes);
     if (practice->overlaps_gradients)
         sec = fmax(sec / 8, sec - 0.9 * (stage->time.input_sec +
                                          stage->time.weight_sec));
@@ -229,10 +249,11 @@ static double gather_time(const struct pen__work *work,
                           const struct pen__stage *stage)
 {
     const struct pen_practice *practice = &work->setting->practice;
-    if (work->plan->sharding == PEN_SHARDING_NONE || pen__passes_weights(work))
+    const struct pen_layer_bytes bytes = weights_at_end(work, stage);
+    if (work->plan->sharding == PEN_SHARDING_NONE)
         return 0;
-    double sec = replica_time(work, PEN_COLLECTIVE_GATHER, &stage->bytes,
-                              gathered_bytes(work));
+    double sec =
+        replica_time(work, PEN_COLLECTIVE_GATHER, &bytes, gathered_bytes(work));
     if (practice->overlaps_parameters)
         sec = fmax(sec / 8, sec - 0.9 * stage->time.forward_sec);
     return sec;

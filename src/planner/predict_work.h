@@ -62,6 +62,12 @@ bool pen__has_two_copies(const struct pen__work *work);
 /* Whether weights pass through all ranks layer by layer. */
 bool pen__passes_weights(const struct pen__work *work);
 
+/*
+ * Whether experts are dealt out and not sharded: a rank then has a gradient of
+ * its experts from each rank of its group.
+ */
+bool pen__keeps_experts(const struct pen__work *work);
+
 /* Fills the stages of the work: by formulas, or by what was measured. */
 void pen__sum_stages(struct pen__work *work);
 void pen__measure_stages(struct pen__work *work);

@@ -119,6 +119,21 @@ static void fill_stage(const struct pen__work *work, uint32_t stage,
             work->stages[stage].sync_sec + work->stages[stage].gather_sec;
 }
 
+/* Experts have messages of their own, of which a list has one kind. */
+static pen_status check_groups(const struct pen__work *work,
+                               struct pen_text *why)
+{
+    const struct pen_plan *plan = work->plan;
+    bool has_experts = work->setting->model->num_experts > 0;
+    if (!has_experts || ranks_of(work->setting, plan, PEN_DEGREE_TP) == 1)
+        return PEN_OK;
+    pen_why(why,
+            "tp %u of a model with experts: simulate does not know the "
+            "messages of such ranks; plan with tp 1",
+            plan->degrees[PEN_DEGREE_TP]);
+    return PEN_INVALID;
+}
+
 static pen_status check_schedule(const struct pen__work *work,
                                  struct pen_text *why)
 {
@@ -304,6 +319,8 @@ pen_status pen_predict_simulated(const struct pen_setting *setting,
     pen_status status = pen__work_open(setting, plan, &work, why);
     if (status == PEN_OK)
         status = check_schedule(&work, why);
+    if (status == PEN_OK)
+        status = check_groups(&work, why);
     if (status == PEN_OK)
         status = pen__make_costs(&work, why);
     if (status == PEN_OK)

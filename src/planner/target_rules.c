@@ -399,15 +399,6 @@ static pen_status check_sharding(const struct pen_setting *setting,
                                  struct pen_text *why)
 {
     uint32_t pp = candidate->degrees[PEN_DEGREE_PP];
-    uint32_t ep = candidate->degrees[PEN_DEGREE_EP];
-    if (setting->target == PEN_TARGET_PENSTOCK && ep > 1 &&
-        candidate->sharding > PEN_SHARDING_ZERO1) {
-        pen_why(why,
-                "%s: memory of ranks with some of the experts is predicted for "
-                "none and zero1; use one of them with ep %u",
-                pen_sharding_names[candidate->sharding], ep);
-        return PEN_INVALID;
-    }
     if (keeps_gradients(setting, candidate)) {
         pen_why(why,
                 "%s: penstock train keeps whole gradients where a rank has %u "

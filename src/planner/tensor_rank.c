@@ -55,10 +55,22 @@ static bool cuts_rows(const struct pen_compute *compute)
 /* The first rank of a group has these as they are. */
 static bool is_whole(const struct pen_tensor_form *form)
 {
-    return form->role == PEN_ROLE_NORM ||
-           form->part == PEN_PART_ATTENTION_OUT_BIAS ||
-           form->part == PEN_PART_DOWN_BIAS ||
-           form->part == PEN_PART_POSITION_EMBEDDING;
+    switch (form->part) {
+    case PEN_PART_ATTENTION_OUT_BIAS:
+    case PEN_PART_DOWN_BIAS:
+    case PEN_PART_POSITION_EMBEDDING:
+    case PEN_PART_Q_DOWN:
+    case PEN_PART_Q_DOWN_BIAS:
+    case PEN_PART_KV_DOWN:
+    case PEN_PART_KV_DOWN_BIAS:
+    case PEN_PART_ROUTER:
+    case PEN_PART_ROUTER_BIAS:
+    case PEN_PART_ROUTER_OFFSET:
+    case PEN_PART_EXPERT_DOWN_BIAS:
+        return true;
+    default:
+        return form->role == PEN_ROLE_NORM;
+    }
 }
 
 static uint64_t whole_parameters(const struct pen_model *model, uint32_t layer)
@@ -195,6 +207,7 @@ static struct wide_bytes wide_of(const struct pen_model *model,
     }
     struct wide_bytes block = wide_block(recompute);
     block.scratch.streams += model->has_qk_norm;
+    block.scratch.streams += model->kv_lora_rank > 0;
     block.added.streams += comes_apart(model);
     return block;
 }
@@ -215,7 +228,35 @@ static struct wide_bytes wide_of_part(const struct pen_model *model,
     wide.added.streams = 5; /* these, too, and outputs of a norm */
     wide.added.streams += comes_apart(model);
     wide.scratch.streams = model->has_qk_norm;
+    wide.scratch.streams += model->kv_lora_rank > 0;
     return wide;
+}
+
+/* Bytes of routers and narrow layers; the profile's blocks are alike. */
+static struct pen_layer_common common_of(const struct pen_compute *compute,
+                                         enum pen_layer_kind kind,
+                                         enum pen_recompute recompute)
+{
+    const struct pen_workload work = {.batch = compute->micro_batch,
+                                      .sequence = compute->sequence,
+                                      .element_bytes = compute->is_bf16 ? 2 : 4,
+                                      .stat_bytes = sizeof(float),
+                                      .recompute = recompute};
+    struct pen_layer_cost cost;
+    pen_model_layer_cost(compute->model, layer_of(compute->model, kind), &work,
+                         &cost);
+    return cost.common;
+}
+
+/* Gradients of the gates that another rank has, of one block. */
+static uint64_t gate_bytes(const struct pen_compute *compute, uint32_t layer)
+{
+    const struct pen_model *model = compute->model;
+    bool has_experts = pen_model_layer_kind(model, layer) == PEN_LAYER_BLOCK &&
+                       pen_model_block_is_sparse(model, layer - 1);
+    return has_experts
+               ? num_rows(compute) * model->experts_per_token * sizeof(float)
+               : 0;
 }
 
 static uint64_t bytes_of(const struct pen_compute *compute,
@@ -239,14 +280,19 @@ static void cut_bytes(const struct pen_compute *compute,
     struct wide_bytes wide = cuts_rows(compute)
                                  ? wide_of_part(compute->model, kind)
                                  : wide_of(compute->model, kind, recompute);
+    const struct pen_layer_common common = common_of(compute, kind, recompute);
     mode->stash_bytes =
-        share(compute, mode->stash_bytes, bytes_of(compute, &wide.stash));
+        share(compute, mode->stash_bytes,
+              bytes_of(compute, &wide.stash) + common.stash_bytes);
     mode->hold_bytes =
-        share(compute, mode->hold_bytes, bytes_of(compute, &wide.hold)) +
+        share(compute, mode->hold_bytes,
+              bytes_of(compute, &wide.hold) + common.hold_bytes) +
         bytes_of(compute, &wide.held);
-    mode->scratch_bytes =
-        share(compute, mode->scratch_bytes, bytes_of(compute, &wide.scratch)) +
-        bytes_of(compute, &wide.added);
+    mode->scratch_bytes = share(compute, mode->scratch_bytes,
+                                bytes_of(compute, &wide.scratch) +
+                                    common.hold_bytes + common.copy_bytes) +
+                          bytes_of(compute, &wide.added) +
+                          gate_bytes(compute, layer_of(compute->model, kind));
 }
 
 /* ---- seconds ---- */
@@ -502,6 +548,25 @@ void pen_tensor_rank_copies(const struct pen_compute *compute, uint32_t layer,
                                        .part_bytes = {elements * sizeof(float)},
                                        .span = span};
     }
+}
+
+uint64_t pen_tensor_rank_gate_bytes(const struct pen_compute *compute,
+                                    uint32_t layer, enum pen_layer_pass pass)
+{
+    bool is_backward = pass == PEN_PASS_INPUT || pass == PEN_PASS_BACKWARD;
+    return is_backward && num_ranks(compute) > 1 ? gate_bytes(compute, layer)
+                                                 : 0;
+}
+
+double pen_tensor_rank_gate_sec(const struct pen_compute *compute,
+                                uint32_t layer, enum pen_layer_pass pass)
+{
+    const struct pen_profile *profile = compute->profile;
+    double bytes = (double)pen_tensor_rank_gate_bytes(compute, layer, pass);
+    if (bytes == 0 || profile == NULL || !profile->link.is_there)
+        return 0;
+    return num_partners(compute) *
+           (profile->link.latency_sec + bytes / profile->link.bytes_per_sec);
 }
 
 /* Parts go to all others at once; the own one is copied, or others added. */

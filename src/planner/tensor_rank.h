@@ -61,6 +61,16 @@ pen_tensor_rank_rounds(const struct pen_compute *compute,
                        enum pen_layer_pass pass);
 
 /*
+ * Bytes of the gradients of gates in a pass of a layer with experts, which a
+ * rank sends to each of its log2 P partners, and their seconds over the link of
+ * compute->profile; 0 in other passes and layers.
+ */
+uint64_t pen_tensor_rank_gate_bytes(const struct pen_compute *compute,
+                                    uint32_t layer, enum pen_layer_pass pass);
+double pen_tensor_rank_gate_sec(const struct pen_compute *compute,
+                                uint32_t layer, enum pen_layer_pass pass);
+
+/*
  * The same as a simulation sends them; additions have the rate of the profile,
  * 0 seconds without one.
  */

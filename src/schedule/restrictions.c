@@ -122,25 +122,16 @@ static bool gathers_alike(const struct pen_training_facts *facts,
     return false;
 }
 
-/* Experts and latent attention (network/experts.h, network/latent.h). Layouts
- * without a plan have no degree of tensor groups here. */
-static bool has_whole_experts(const struct pen_training_facts *facts,
-                              struct pen_text *why)
+/* Experts and latent attention (network/experts.h, network/latent.h). */
+static bool has_whole_sequences(const struct pen_training_facts *facts,
+                                struct pen_text *why)
 {
     const struct pen_model *model = facts->model;
-    uint32_t tp = facts->degrees[PEN_DEGREE_TP];
-    if (model == NULL || (model->num_experts == 0 && model->kv_lora_rank == 0))
+    if (model == NULL || facts->num_slices <= 1 ||
+        (model->num_experts == 0 && model->kv_lora_rank == 0))
         return true;
-    if (tp > 1)
-        pen_why(why,
-                "tp %u: plans do not cut experts and latent attention; plan "
-                "with tp 1, or give penstock train --tp %u without a plan",
-                tp, tp);
-    else if (facts->num_slices > 1)
-        pen_why(why, "penstock train computes models with experts or latent "
-                     "attention with sequences without token slices");
-    else
-        return true;
+    pen_why(why, "penstock train computes models with experts or latent "
+                 "attention with sequences without token slices");
     return false;
 }
 
@@ -506,7 +497,7 @@ static const struct {
      "use another --expert-model-parallel-size and --schedule 1f1b"},
     {shares_layers_in_a_tree, "use --tp 2, 4 or 8 with --schedule 1f1b"},
     {gathers_alike, "or use --sharding zero1"},
-    {has_whole_experts, NULL},
+    {has_whole_sequences, NULL},
     {has_a_known_number, "plan with another --dtype"},
     {has_a_trained_family, NULL},
     {has_enough_positions, NULL},

@@ -276,7 +276,18 @@ links:
 END
 run 0 plan --model "$work/mixture.json" --cluster "$work/host.yaml" --target penstock --seq-length 16 \
     --global-batch-size 8 --top 1 --json
-same "a proposed expert group" "$(json 'd["plans"][0]["degrees"]["ep"]')" 4
+same "proposed groups" "$(json '[d["plans"][0]["degrees"][key] for key in ("tp", "ep", "dp")]')" "[2, 2, 2]"
+# Experts stay whole: only the other 3.4 % of the weights take turns.
+memory() {
+    run 0 predict --model "$work/mixture.json" --cluster "$work/host.yaml" --target penstock --seq-length 16 \
+        --global-batch-size 4 --dp 4 "$@" --json
+    json '[d["memory"][0][key] for key in ("weights", "gradients", "optimizer")]'
+}
+experts=$((16 * 3 * 256 * 2048)) others=$((2 * 512 * 256 + 2 * 256 * 256 + 2 * 256 * 128 + 16 * 256 + 3 * 256))
+same "zero3 with ep" "$(memory --ep 2 --sharding zero3)" \
+    "[$((others + 2 * experts)), $((others + 4 * experts)), $((2 * others + 2 * experts))]"
+same "zero3 without ep" "$(memory --sharding zero3)" \
+    "[$((others + experts)), $((others + experts)), $((2 * (others + experts)))]"
 
 run 2 plan --model preset:gpt2
 err_has "--cluster is required, as in: penstock plan llama-3.1-70b 64xh100"

@@ -82,6 +82,7 @@ static bool cut(const struct pen_setting *setting, struct pen_plan *plan,
         .tensor_ranks = plan->degrees[PEN_DEGREE_TP],
         .cuts_rows = plan->has_sequence_parallel,
         .context_ranks = plan->degrees[PEN_DEGREE_CP],
+        .expert_ranks = plan->degrees[PEN_DEGREE_EP],
         .is_bf16 = profile.is_bf16,
         .optimizer = PEN_UPDATE_ADAM};
     pen_compute_share_layers(&compute, &profile);
@@ -108,6 +109,7 @@ struct degrees {
     uint32_t cp;
     uint32_t dp;
     uint32_t pp;
+    uint32_t ep;
     bool cuts_rows;
 };
 
@@ -129,6 +131,7 @@ static void add_layout(const struct pen_setting *setting,
     plan->degrees[PEN_DEGREE_TP] = degrees->tp;
     plan->degrees[PEN_DEGREE_CP] = degrees->cp;
     plan->degrees[PEN_DEGREE_DP] = dp;
+    plan->degrees[PEN_DEGREE_EP] = degrees->ep;
     plan->has_sequence_parallel = degrees->cuts_rows;
     plan->logical_replicas = dp;
     plan->micro_batch = micro_batch;
@@ -164,6 +167,23 @@ static void add_layouts(const struct pen_setting *setting,
                 }
 }
 
+/* Tensor groups or context groups of so many ranks, and expert groups. */
+static void add_groups(const struct pen_setting *setting, uint32_t cut,
+                       uint32_t dp, uint32_t pp)
+{
+    const struct pen_model *model = setting->model;
+    const bool has_experts = model->num_experts > 0;
+    const bool shares_heads =
+        model->num_heads % cut == 0 && model->num_kv_heads % cut == 0;
+    for (uint32_t ep = 1; ep <= (has_experts ? dp : 1); ep *= 2)
+        for (uint32_t rows = 0; rows < 2 && dp % ep == 0; rows++)
+            if (shares_heads && cut > rows)
+                add_layouts(setting,
+                            &(struct degrees){cut, 1, dp, pp, ep, rows == 1});
+    if (cut > 1 && !has_experts && setting->sequence % (2 * cut) == 0)
+        add_layouts(setting, &(struct degrees){1, cut, dp, pp, 1, false});
+}
+
 /* Those that fit first, the fastest first. */
 static int compare(const void *a, const void *b)
 {
@@ -183,12 +203,14 @@ static void tell(const struct found *it, int number, const char *folder)
     struct pen_text why = PEN_TEXT_EMPTY;
     pen_text_add(&path, "%s/layout-%d.json", folder, number);
     require(pen_plan_save(plan, pen_text_string(&path), &why), &why);
-    printf("%d\ttp%u%s.cp%u.dp%u.pp%u.vpp%u\t%s\t%u\t%s\t%s\t%.3f\t%.3f\t%s\n",
+    printf("%d\ttp%u%s.cp%u.ep%u.dp%u.pp%u.vpp%u\t%s\t%u\t%s\t%s\t%.3f\t%.3f"
+           "\t%s\n",
            number, plan->degrees[PEN_DEGREE_TP],
            plan->has_sequence_parallel ? "s" : "", plan->degrees[PEN_DEGREE_CP],
-           plan->degrees[PEN_DEGREE_DP], plan->degrees[PEN_DEGREE_PP],
-           plan->degrees[PEN_DEGREE_VPP], plan->schedule.name,
-           plan->micro_batch, pen_recompute_names[plan->stages[0].recompute],
+           plan->degrees[PEN_DEGREE_EP], plan->degrees[PEN_DEGREE_DP],
+           plan->degrees[PEN_DEGREE_PP], plan->degrees[PEN_DEGREE_VPP],
+           plan->schedule.name, plan->micro_batch,
+           pen_recompute_names[plan->stages[0].recompute],
            pen_sharding_names[plan->sharding], 1e3 * it->step_sec,
            1e-6 * (double)it->peak_bytes, it->fits ? "fits" : "does not fit");
     pen_text_release(&path);
@@ -223,13 +245,7 @@ int main(int argc, char **argv)
             const uint32_t dp = ranks / (cut * pp);
             if (ranks % (cut * pp) != 0 || setting.global_batch % dp != 0)
                 continue;
-            for (int rows = 0; rows < 2; rows++)
-                if (model->num_heads % cut == 0 &&
-                    model->num_kv_heads % cut == 0 && cut > (uint32_t)rows)
-                    add_layouts(&setting,
-                                &(struct degrees){cut, 1, dp, pp, rows == 1});
-            if (cut > 1 && setting.sequence % (2 * cut) == 0)
-                add_layouts(&setting, &(struct degrees){1, cut, dp, pp, false});
+            add_groups(&setting, cut, dp, pp);
         }
     qsort(layouts, (size_t)num_layouts, sizeof *layouts, compare);
     for (int i = 0; i < num_layouts; i++)

@@ -1,6 +1,6 @@
 /*
- * The first rank of a tensor group or an expert group, and every rank of a
- * context group, has the parameters and keeps the bytes that the planner
+ * The first rank of a tensor group, an expert group or both, and every rank of
+ * a context group, has the parameters and keeps the bytes that the planner
  * derives from whole layers.
  */
 #include "support/engine.h"
@@ -32,7 +32,7 @@ static const char *const configs[] = {
 static const char mixture[] =
     "{\"model_type\":\"mixtral\",\"vocab_size\":128,\"hidden_size\":64,"
     "\"intermediate_size\":96,\"num_hidden_layers\":2,"
-    "\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":4,"
     "\"num_local_experts\":8,\"num_experts_per_tok\":3,"
     "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,"
     "\"tie_word_embeddings\":false}";
@@ -50,25 +50,36 @@ static const char latent[] =
     "\"routed_scaling_factor\":2.5,\"max_position_embeddings\":64,"
     "\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":false}";
 
+/* The same with experts in all blocks, and an MLP of all tokens beside the
+ * experts. */
+static const char latent_mixture[] =
+    "{\"model_type\":\"deepseek_v3\",\"vocab_size\":128,"
+    "\"hidden_size\":64,\"intermediate_size\":96,"
+    "\"moe_intermediate_size\":32,\"num_hidden_layers\":2,"
+    "\"first_k_dense_replace\":0,\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":4,\"q_lora_rank\":24,\"kv_lora_rank\":16,"
+    "\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":8,\"v_head_dim\":12,"
+    "\"n_routed_experts\":8,\"n_shared_experts\":1,"
+    "\"num_experts_per_tok\":3,\"n_group\":2,\"topk_group\":1,"
+    "\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,"
+    "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,"
+    "\"tie_word_embeddings\":false}";
+
 struct layer {
     const struct pen_model *model;
     enum pen_layer_kind kind;
     enum pen_recompute recompute;
 };
 
-/* Ranks that share tensors, sequences or experts, one of the three; 0 as 1. */
+/* Ranks that share tensors, experts, both, or sequences; 0 as 1. */
 struct split {
     uint32_t tensor;
     uint32_t context;
     uint32_t experts;
     bool cuts_rows;
-    struct pen_group *group;
+    struct pen_group *group; /* of the first two that there are */
+    struct pen_group *expert_group;
 };
-
-static uint32_t num_ranks(const struct split *split)
-{
-    return split->tensor + split->context + split->experts;
-}
 
 static uint32_t layer_of(const struct layer *layer)
 {
@@ -93,8 +104,8 @@ static struct pen_profile_layer measure(const struct layer *layer,
                                           .step_rows = ROWS,
                                           .recompute = layer->recompute};
     if (split->experts > 1)
-        options.experts = (struct pen_expert_share){.total = split->experts,
-                                                    .group = split->group};
+        options.experts = (struct pen_expert_share){
+            .total = split->experts, .group = split->expert_group};
     if (split->tensor > 1)
         options.tensor =
             (struct pen_tensor_share){.total = split->tensor,
@@ -140,11 +151,17 @@ static void expect_bytes(const struct layer *layer, const char *what,
                  (unsigned long long)predicted);
 }
 
+static struct thread_world *world_of(uint32_t ranks)
+{
+    return thread_world_create(ranks > 0 ? ranks : 1);
+}
+
 static void compare(const struct layer *layer, struct split split,
                     uint32_t member)
 {
     const struct split whole = {.group = NULL};
-    struct thread_world *world = thread_world_create(num_ranks(&split));
+    struct thread_world *world = world_of(split.tensor + split.context);
+    struct thread_world *dealt = world_of(split.experts);
     struct pen_profile profile = {.micro_batch = BATCH, .sequence = SEQUENCE};
     struct pen_compute compute = {.model = layer->model,
                                   .profile = &profile,
@@ -154,7 +171,10 @@ static void compare(const struct layer *layer, struct split split,
                                   .cuts_rows = split.cuts_rows,
                                   .context_ranks = split.context,
                                   .expert_ranks = split.experts};
-    split.group = thread_world_group(world, member);
+    if (split.tensor + split.context > 0)
+        split.group = thread_world_group(world, member);
+    if (split.experts > 0)
+        split.expert_group = thread_world_group(dealt, member);
     profile.layers[layer->kind] = measure(layer, &whole);
     struct pen_profile_layer here = measure(layer, &split);
     pen_compute_share_layers(&compute, &profile);
@@ -173,6 +193,7 @@ static void compare(const struct layer *layer, struct split split,
     if (split.context > 1 || split.cuts_rows)
         expect_bytes(layer, "output", derived->output_bytes, here.output_bytes);
     thread_world_free(world);
+    thread_world_free(dealt);
 }
 
 static void compare_layers(const struct pen_model *model, struct split split,
@@ -209,6 +230,23 @@ static void ranks_with_some_experts_keep_what_is_derived(void **state)
     pen_model_free(model);
 }
 
+static void ranks_with_parts_of_experts_keep_what_is_derived(void **state)
+{
+    (void)state;
+    const char *const mixtures[] = {mixture, latent_mixture};
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) {
+        struct pen_model *model = parse_model(mixtures[i]);
+        for (uint32_t ranks = 2; ranks <= MOST_RANKS; ranks *= 2)
+            for (uint32_t experts = 1; experts <= MOST_RANKS; experts *= 4) {
+                struct split split = {.tensor = ranks, .experts = experts};
+                compare_layers(model, split, 0);
+                split.cuts_rows = true;
+                compare_layers(model, split, 0);
+            }
+        pen_model_free(model);
+    }
+}
+
 /* docs/running.md: of a block, per micro-batch of a group, where each rank
  * chooses others' experts in equal shares. */
 static void experts_send_what_the_formula_has(void **state)
@@ -235,6 +273,41 @@ static void experts_send_what_the_formula_has(void **state)
         expect_close(BLOCKS * (counts + choices * (4 * 4 * HIDDEN + 8) + again),
                      sum, "bytes");
     }
+    pen_model_free(model);
+}
+
+/* docs/running.md: 4 P log2 P bytes for every expert of a token, of all ranks
+ * together, and the messages of an expert group as without tensor groups. */
+static void ranks_with_parts_of_experts_send_gradients_of_gates(void **state)
+{
+    (void)state;
+    enum { CHOSEN = 3, RANKS = 4, PARTNERS = 2 };
+    struct pen_model *model = parse_model(mixture);
+    struct pen_profile profile = {
+        .micro_batch = BATCH, .sequence = SEQUENCE, .link = {true, 1e-3, 1e6}};
+    struct pen_compute compute = {.model = model,
+                                  .profile = &profile,
+                                  .micro_batch = BATCH,
+                                  .sequence = SEQUENCE,
+                                  .tensor_ranks = RANKS,
+                                  .expert_ranks = 2};
+    const struct pen_layer_range block = {.first = 1, .count = 1};
+    double sum = 0;
+    for (uint32_t i = 0; i < model->num_layers; i++)
+        for (int pass = 0; pass < PEN_PASS_BACKWARD; pass++)
+            sum += RANKS * PARTNERS *
+                   (double)pen_tensor_rank_gate_bytes(
+                       &compute, i, (enum pen_layer_pass)pass);
+    expect_close(BLOCKS * 4.0 * RANKS * PARTNERS * ROWS * CHOSEN, sum, "bytes");
+    double gates = PARTNERS * (1e-3 + 4.0 * ROWS * CHOSEN / 1e6);
+    double sums = PARTNERS * (1e-3 + 4.0 * ROWS * HIDDEN / 1e6);
+    expect_close(4 * sums + gates,
+                 pen_compute_inside_sec(&compute, &block, PEN_COMPUTE_TENSOR),
+                 "sums and gates");
+    double sec = pen_compute_inside_sec(&compute, &block, PEN_COMPUTE_EXPERTS);
+    compute.tensor_ranks = 1;
+    expect_close(pen_compute_inside_sec(&compute, &block, PEN_COMPUTE_EXPERTS),
+                 sec, "rows");
     pen_model_free(model);
 }
 
@@ -450,10 +523,12 @@ static void parts_send_keys_and_values(void **state)
     double chunk = 4.0 * PAIR * CHUNK;
     assert_int_equal(4 * PAIR * CHUNK, pen_context_rank_chunk_bytes(&compute));
     double exchange = 1e-3 + 2 * (PARTS - 1) * chunk / 1e6;
-    expect_close(2 * exchange, pen_compute_context_sec(&compute, &block),
+    expect_close(2 * exchange,
+                 pen_compute_inside_sec(&compute, &block, PEN_COMPUTE_CONTEXT),
                  "there and back");
     block.recompute = PEN_RECOMPUTE_FULL;
-    expect_close(3 * exchange, pen_compute_context_sec(&compute, &block),
+    expect_close(3 * exchange,
+                 pen_compute_inside_sec(&compute, &block, PEN_COMPUTE_CONTEXT),
                  "gathered again");
     struct pen_layer_range all = {.count = BLOCKS + 2};
     struct pen_context_messages sent =
@@ -484,10 +559,13 @@ static void seconds_are_shared_and_messages_added(void **state)
     expect_close(0.2 + 0.8 / 4, mode->passes[PEN_PASS_FORWARD].median_sec,
                  "norms whole, products shared");
     struct pen_layer_range block = {.first = 1, .count = 1};
-    expect_close(0, pen_compute_tensor_sec(&compute, &block), "without a link");
+    expect_close(0,
+                 pen_compute_inside_sec(&compute, &block, PEN_COMPUTE_TENSOR),
+                 "without a link");
     profile.link = (struct pen_profile_link){true, 1e-3, 1e6};
     double sum = 1e-3 + 4 * stream / 1e6 + 0.1;
-    expect_close(2 * 4 * sum, pen_compute_tensor_sec(&compute, &block),
+    expect_close(2 * 4 * sum,
+                 pen_compute_inside_sec(&compute, &block, PEN_COMPUTE_TENSOR),
                  "four sums with two partners");
     struct pen_cost cost;
     pen_compute_stage(&compute, &block, true, &cost);
@@ -495,7 +573,7 @@ static void seconds_are_shared_and_messages_added(void **state)
     compute.cuts_rows = true;
     double round = 1e-3 + 3 * stream / 1e6;
     expect_close(10 * round + (6 * 1 + 4 * 3) * 0.1 / 4,
-                 pen_compute_tensor_sec(&compute, &block),
+                 pen_compute_inside_sec(&compute, &block, PEN_COMPUTE_TENSOR),
                  "six gathers, each with a copy, and four scattered results");
     pen_model_free(model);
 }
@@ -505,12 +583,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_keep_what_is_derived),
         cmocka_unit_test(ranks_with_some_experts_keep_what_is_derived),
+        cmocka_unit_test(ranks_with_parts_of_experts_keep_what_is_derived),
         cmocka_unit_test(a_rank_sends_four_sums_of_a_block),
         cmocka_unit_test(ranks_send_parts_of_rows),
         cmocka_unit_test(gradients_of_copies_are_listed),
         cmocka_unit_test(chunks_are_computed_again_to_the_last_block),
         cmocka_unit_test(parts_send_keys_and_values),
         cmocka_unit_test(experts_send_what_the_formula_has),
+        cmocka_unit_test(ranks_with_parts_of_experts_send_gradients_of_gates),
         cmocka_unit_test(experts_take_the_seconds_of_their_messages),
         cmocka_unit_test(seconds_are_shared_and_messages_added)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,38 +89,6 @@ static uint64_t share_bytes(uint64_t bytes, uint64_t whole, uint64_t ranks)
     return bytes <= whole ? bytes : whole + (bytes - whole) / ranks;
 }
 
-/* Bytes of a block that all ranks of a tensor group have: what the router makes
- * and the narrow layers of latent attention. */
-struct common {
-    uint64_t stash;
-    uint64_t hold;
-    uint64_t copies; /* of tokens for experts, and gradients of gates */
-};
-
-static struct common common_of(const struct pen_model *model, uint32_t layer,
-                               const struct pen_workload *work)
-{
-    struct common common = {0};
-    uint64_t rows = work->batch * work->sequence;
-    uint64_t slots = rows * model->experts_per_token;
-    uint64_t low = 2 * (uint64_t)model->q_lora_rank +
-                   2 * (uint64_t)model->kv_lora_rank + model->qk_rope_dim;
-    if (pen_model_layer_kind(model, layer) != PEN_LAYER_BLOCK)
-        return common;
-    if (model->kv_lora_rank > 0) {
-        common.stash = rows * (low + model->kv_lora_rank) * work->element_bytes;
-        common.hold = rows * low * work->element_bytes;
-    }
-    if (!pen_model_block_is_sparse(model, layer - 1))
-        return common;
-    common.stash += rows * model->num_experts * work->stat_bytes +
-                    slots * (work->stat_bytes + 3 * sizeof(int32_t));
-    common.hold += rows * model->num_experts * work->stat_bytes;
-    common.copies =
-        slots * (model->hidden * work->element_bytes + work->stat_bytes);
-    return common;
-}
-
 /* Ranks that have parts of the rows; 1: a rank has all. */
 static uint64_t num_row_parts(const struct pen__train_memory_question *question)
 {
@@ -134,13 +102,25 @@ static uint64_t num_row_parts(const struct pen__train_memory_question *question)
  * a result and what others send of it.
  */
 static void share_rows(uint64_t ranks, bool is_block, uint64_t stream,
-                       const struct common *common, struct pen_layer_cost *cost)
+                       struct pen_layer_cost *cost)
 {
-    cost->stash_bytes = share_bytes(cost->stash_bytes, common->stash, ranks);
-    cost->hold_bytes = share_bytes(cost->hold_bytes, common->hold, ranks) +
-                       (is_block ? 2 * stream : 0);
+    cost->stash_bytes =
+        share_bytes(cost->stash_bytes, cost->common.stash_bytes, ranks);
+    cost->hold_bytes =
+        share_bytes(cost->hold_bytes, cost->common.hold_bytes, ranks) +
+        (is_block ? 2 * stream : 0);
     cost->again_bytes = cost->again_bytes / ranks + 3 * stream;
     cost->output_bytes /= ranks;
+}
+
+/* With all rows; the first two are bytes as wide as the residual stream. */
+static void share_wide(struct pen_layer_cost *cost, uint64_t stash,
+                       uint64_t hold, uint64_t ranks)
+{
+    cost->stash_bytes =
+        share_bytes(cost->stash_bytes, stash + cost->common.stash_bytes, ranks);
+    cost->hold_bytes =
+        share_bytes(cost->hold_bytes, hold + cost->common.hold_bytes, ranks);
 }
 
 static void share_layer(const struct pen__train_memory_question *question,
@@ -155,11 +135,11 @@ static void share_layer(const struct pen__train_memory_question *question,
     uint64_t ranks = question->args->tensor_size;
     uint64_t stream = workload->batch * workload->sequence *
                       workload->element_bytes * model->hidden;
-    const struct common common = common_of(model, layer, workload);
-    plain->copy_bytes = share_bytes(plain->copy_bytes, common.copies, ranks);
+    plain->copy_bytes =
+        share_bytes(plain->copy_bytes, plain->common.copy_bytes, ranks);
     if (num_row_parts(question) > 1) {
-        share_rows(ranks, is_block, stream, &common, plain);
-        share_rows(ranks, is_block, stream, &common, kept);
+        share_rows(ranks, is_block, stream, plain);
+        share_rows(ranks, is_block, stream, kept);
         return;
     }
     bool keeps_norms =
@@ -170,14 +150,8 @@ static void share_layer(const struct pen__train_memory_question *question,
      */
     uint64_t stash = !is_block ? 2 : keeps_norms ? 4 : 2;
     uint64_t hold = is_block ? 4 : 1;
-    plain->stash_bytes = share_bytes(
-        plain->stash_bytes, (is_block ? 4 : 2) * stream + common.stash, ranks);
-    kept->stash_bytes =
-        share_bytes(kept->stash_bytes, stash * stream + common.stash, ranks);
-    plain->hold_bytes =
-        share_bytes(plain->hold_bytes, hold * stream + common.hold, ranks);
-    kept->hold_bytes =
-        share_bytes(kept->hold_bytes, hold * stream + common.hold, ranks);
+    share_wide(plain, (is_block ? 4 : 2) * stream, hold * stream, ranks);
+    share_wide(kept, stash * stream, hold * stream, ranks);
     kept->again_bytes = share_bytes(kept->again_bytes, 2 * stream, ranks);
 }
 
@@ -338,11 +312,10 @@ static double dealt_bytes(const struct pen__train_memory_question *question,
             continue;
         pen_expert_rank_room(&compute, layers->recompute, &room);
         double stash = (double)room.stash, hold = (double)room.hold;
-        bytes += (is_full ? 0 : stash * needs->stashes) +
-                 (hold + (is_full ? stash : 0)) * needs->holds -
-                 per_parameter *
-                     (double)pen_expert_rank_elsewhere(&compute, layer) /
-                     (double)args->tensor_size;
+        bytes +=
+            (is_full ? 0 : stash * needs->stashes) +
+            (hold + (is_full ? stash : 0)) * needs->holds -
+            per_parameter * (double)pen_expert_rank_elsewhere(&compute, layer);
         once =
             larger(once, hold + (double)room.scratch + (is_full ? stash : 0));
     }
