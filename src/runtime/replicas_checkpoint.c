@@ -13,6 +13,8 @@
 #include "network/images.h"
 #include "runtime/trainer_internal.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,6 +97,29 @@ static void set_length(struct pen_any_tensor *tensor, enum pen_dtype dtype,
     tensor->shape[0] = tensor->num_elements = length;
 }
 
+/* The tensor of a slice; one that stacks experts is named and shaped as the one
+ * of them that the slice is. */
+static void describe(const struct list *list,
+                     const struct pen_tensor_slice *slice,
+                     struct pen_any_tensor *out)
+{
+    const struct pen_any_model *model = list->trainer->options.model;
+    struct pen_tensor_info info;
+    pen_any_model_tensor(model, slice->tensor, out);
+    if (model->decoder == NULL)
+        return;
+    pen_model_tensor(model->decoder, slice->tensor, &info);
+    if (!info.form->is_stacked)
+        return;
+    size_t length = strlen(out->name);
+    uint64_t rows = slice->piece.num_rows;
+    snprintf(out->name + length, sizeof out->name - length, ".expert%" PRIu64,
+             slice->piece.first_row / rows);
+    out->num_elements /= out->shape[0];
+    out->num_dims--;
+    memmove(out->shape, out->shape + 1, out->num_dims * sizeof *out->shape);
+}
+
 /* One entry for each tensor that the parameter holds. */
 static void add_slices(struct list *list, const struct entry *made,
                        const char *word)
@@ -103,8 +128,7 @@ static void add_slices(struct list *list, const struct entry *made,
     for (size_t k = 0; k < it->num_slices; k++) {
         struct entry entry = *made;
         entry.slice = k;
-        pen_any_model_tensor(list->trainer->options.model, it->slices[k].tensor,
-                             &entry.tensor);
+        describe(list, &it->slices[k], &entry.tensor);
         add_entry(list, &entry, entry.tensor.name, word);
     }
 }
@@ -115,9 +139,7 @@ static void add_floats(struct list *list, const struct entry *made,
 {
     size_t index = made->place - state->first_tensor;
     struct entry entry = *made;
-    pen_any_model_tensor(list->trainer->options.model,
-                         parameter_of(list, made->place)->slices[0].tensor,
-                         &entry.tensor);
+    describe(list, &parameter_of(list, made->place)->slices[0], &entry.tensor);
     set_length(&entry.tensor, PEN_DTYPE_F32,
                state->firsts[index + 1] - state->firsts[index]);
     add_entry(list, &entry, entry.tensor.name, state->name);

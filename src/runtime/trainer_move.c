@@ -234,6 +234,8 @@ static void note_needs(struct move *move)
             bool is_stepped = pen__trainer_num_kept(trainer, s, i) > 1;
             for (size_t k = 0; k < it->num_slices; k++) {
                 uint32_t tensor = it->slices[k].tensor;
+                if (it->slices[k].piece.first_row > 0)
+                    continue; /* counted with the first expert */
                 PEN_BUG_UNLESS(num_needs(move, tensor, move->rank, 0) <
                                MOST_STAGES);
                 *cell(move, tensor, move->rank) +=
@@ -280,11 +282,24 @@ static struct pen_tag tag_of(const struct move *move, uint32_t tensor,
     return (struct pen_tag){PEN_TAG_MOVE, tensor * move->num_parts + part};
 }
 
+/* Messages that a part of a tensor takes: a tensor that stacks experts travels
+ * one expert at a time, in their order, as networks have them. */
+static uint32_t num_messages(const struct move *move, uint32_t tensor)
+{
+    const struct pen_model *model = move->trainer->options.model->decoder;
+    struct pen_tensor_info info;
+    if (model == NULL)
+        return 1;
+    pen_model_tensor(model, tensor, &info);
+    return info.form->is_stacked ? model->num_experts : 1;
+}
+
+/* Bytes of one of them. */
 static size_t bytes_of(const struct move *move, uint32_t tensor)
 {
     struct pen_any_tensor about;
     pen_any_model_tensor(move->trainer->options.model, tensor, &about);
-    return about.num_elements * sizeof(float);
+    return about.num_elements / num_messages(move, tensor) * sizeof(float);
 }
 
 /*
@@ -309,7 +324,8 @@ static size_t count_sends(const struct move *move)
     for (uint32_t t = 0; t < move->num_tensors; t++)
         for (uint32_t r = 0; r < move->size && has(move, t, move->rank); r++)
             for (uint32_t p = 0; p < move->num_parts; p++)
-                count += num_copies(move, t, p, r);
+                count +=
+                    (size_t)num_copies(move, t, p, r) * num_messages(move, t);
     return count;
 }
 
@@ -317,13 +333,17 @@ static void send(struct move *move, uint32_t tensor, uint32_t part,
                  uint32_t rank)
 {
     size_t length = bytes_of(move, tensor);
+    uint32_t each = num_messages(move, tensor);
     uint32_t count = num_copies(move, tensor, part, rank);
-    for (uint32_t i = 0; i < count; i++) {
+    const char *bytes =
+        count == 0
+            ? NULL
+            : pen_snapshot_part(move->snapshot, (enum pen_checkpoint_part)part,
+                                move->packed[tensor]);
+    for (uint32_t i = 0; i < count * each; i++) {
         pen_transport_send(move->transport, rank, tag_of(move, tensor, part),
-                           pen_snapshot_part(move->snapshot,
-                                             (enum pen_checkpoint_part)part,
-                                             move->packed[tensor]),
-                           length, &move->requests[move->num_requests++]);
+                           bytes + i % each * length, length,
+                           &move->requests[move->num_requests++]);
         move->sent_bytes += length;
     }
 }
@@ -337,7 +357,7 @@ static void send_all(struct move *move)
                 send(move, t, p, r);
 }
 
-/* Tensors travel whole: no layout cuts them. */
+/* Tensors travel whole, or expert by expert: no layout cuts them. */
 static pen_status read_slice(void *context,
                              const struct pen_tensor_slice *slice,
                              enum pen_checkpoint_part part, float *values,
@@ -351,8 +371,9 @@ static pen_status read_slice(void *context,
     PEN_BUG_UNLESS(pen_tensor_piece_count(&slice->piece) * sizeof *values ==
                    length);
     if (has(move, tensor, move->rank)) {
-        memcpy(values,
-               pen_snapshot_part(move->snapshot, part, move->packed[tensor]),
+        const float *all =
+            pen_snapshot_part(move->snapshot, part, move->packed[tensor]);
+        memcpy(values, all + slice->piece.first_row * slice->piece.num_columns,
                length);
         return PEN_OK;
     }

@@ -23,7 +23,7 @@ composed_model() { # FAMILY LAYERS: its file
     local common='"vocab_size": 97, "max_position_embeddings": 32, "hidden_size": 64, "hidden_act": "silu",
         "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "num_hidden_layers": '$2
     case $1 in
-    gpt2 | llama | mixtral) config_of "$1" "$2" && return ;;
+    gpt2 | llama | mixtral | gpt_oss) config_of "$1" "$2" && return ;;
     qwen2) more='"architectures": ["Qwen2ForCausalLM"], "intermediate_size": 128, "num_attention_heads": 4,
         "num_key_value_heads": 2, "tie_word_embeddings": true' ;;
     qwen3) more='"architectures": ["Qwen3ForCausalLM"], "intermediate_size": 128, "num_attention_heads": 4,
@@ -38,9 +38,6 @@ composed_model() { # FAMILY LAYERS: its file
         "n_group": 2, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 0, "routed_scaling_factor": 1.5,
         "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 16,
         "tie_word_embeddings": false' ;;
-    gpt_oss) more='"architectures": ["GptOssForCausalLM"], "intermediate_size": 48, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2,
-        "sliding_window": 6, "swiglu_limit": 0.5, "tie_word_embeddings": false' ;;
     esac
     echo "{\"model_type\": \"$1\", $common, $more}" >"$file"
     echo "$file"

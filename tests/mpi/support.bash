@@ -31,7 +31,7 @@ awk 'BEGIN {
 
 # The configuration of a model with so many layers between embedding and head.
 # In bf16, oneDNN computes models narrower than 64 ten times slower.
-config_of() { # gpt2|llama LAYERS
+config_of() { # gpt2|llama|mixtral|deepseek_v3|gpt_oss LAYERS
     local file=$work/$1-$2.json
     [ -e "$file" ] || sed "s/LAYERS/$2/" "$here/$1.json.in" >"$file"
     echo "$file"

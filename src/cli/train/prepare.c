@@ -214,14 +214,10 @@ static pen_status check_shares(const struct pen__training *training,
     return PEN_INVALID;
 }
 
-/*
- * Checks routers: their losses need routers, and tensors of all experts stay
- * together.
- */
+/* Checks options of routers, which need routers. */
 static pen_status check_router(const struct pen__training *training,
                                struct pen_text *why)
 {
-    const struct pen__train_args *args = &training->args;
     const struct pen_model *model = training->pretrained.model.decoder;
     const struct pen_router_settings *router = &training->args.router;
     bool has_experts = model != NULL && model->num_experts > 0;
@@ -236,17 +232,6 @@ static pen_status check_router(const struct pen__training *training,
         pen_why(why,
                 "%s is for models with experts, and this one has none. Drop it",
                 option);
-    else if (has_experts && model->has_expert_bias && args->moves.count > 0)
-        pen_why(why,
-                "--move cannot move tensors that have the experts of a whole "
-                "block, as those of model_type \"%s\". Drop --move",
-                pen_model_type(model));
-    else if (has_experts && model->has_expert_bias &&
-             training->replicas.has_method)
-        pen_why(why,
-                "model_type \"%s\" needs replicas that sum gradients at every "
-                "step, not --sync %s. Drop --sync",
-                pen_model_type(model), args->sync);
     else if (moves_offset && !has_offset)
         pen_why(why,
                 "--moe-router-bias-update-rate is for models whose routers "
