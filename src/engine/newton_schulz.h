@@ -28,4 +28,30 @@ static inline size_t pen_newton_schulz_scratch(size_t rows, size_t columns)
     return 2 * rows * columns + 2 * side * side;
 }
 
+/* The matrix, and A, which is the smaller of X X^T and X^T X. */
+struct pen_newton_schulz_room {
+    size_t rows;
+    size_t columns;
+    size_t side; /* of A */
+    float *x;
+    float *next;
+    float *a;
+    float *update; /* b A + c A A */
+};
+
+static inline struct pen_newton_schulz_room
+pen_newton_schulz_room_of(float *scratch, size_t rows, size_t columns)
+{
+    size_t count = rows * columns;
+    size_t side = rows < columns ? rows : columns;
+    return (struct pen_newton_schulz_room){.rows = rows,
+                                           .columns = columns,
+                                           .side = side,
+                                           .x = scratch,
+                                           .next = scratch + count,
+                                           .a = scratch + 2 * count,
+                                           .update = scratch + 2 * count +
+                                                     side * side};
+}
+
 #endif

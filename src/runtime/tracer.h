@@ -5,8 +5,6 @@
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
 
-#include <time.h>
-
 /*
  * Records what one rank does, op by op, into the trace of the run
  * (core/trace.h). Events go to memory that was made and touched before; files
@@ -36,14 +34,6 @@ pen_status pen_tracer_create(const struct pen_tracer_settings *settings,
 
 /* Sets the nanoseconds to add to this rank's clock to get rank 0's. */
 void pen_tracer_set_clock_offset(struct pen_tracer *tracer, int64_t offset_ns);
-
-/* The clock of the events. */
-static inline int64_t pen_tracer_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* Never fails: an event without room is counted, not kept. */
 void pen_tracer_record(struct pen_tracer *tracer,

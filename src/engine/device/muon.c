@@ -4,30 +4,6 @@
 #include "base/bug.h"
 #include "engine/newton_schulz.h"
 
-/* The matrix, and A, which is the smaller of X X^T and X^T X. */
-struct room {
-    size_t rows;
-    size_t columns;
-    size_t side; /* of A */
-    float *x;
-    float *next;
-    float *a;
-    float *update; /* b A + c A A */
-};
-
-static struct room room_of(float *scratch, size_t rows, size_t columns)
-{
-    size_t count = rows * columns;
-    size_t side = rows < columns ? rows : columns;
-    return (struct room){.rows = rows,
-                         .columns = columns,
-                         .side = side,
-                         .x = scratch,
-                         .next = scratch + count,
-                         .a = scratch + 2 * count,
-                         .update = scratch + 2 * count + side * side};
-}
-
 static pen_status muon_prepare(struct pen_engine *engine, size_t rows,
                                size_t columns, struct pen_text *why)
 {
@@ -67,12 +43,13 @@ static void multiply(struct pen_engine *engine, const struct product *it)
                 PEN__AT(it->a, it->b, NULL, it->add, it->c), &sizes);
 }
 
-static bool is_wide(const struct room *room)
+static bool is_wide(const struct pen_newton_schulz_room *room)
 {
     return room->rows <= room->columns;
 }
 
-static void multiply_gram(struct pen_engine *engine, const struct room *room)
+static void multiply_gram(struct pen_engine *engine,
+                          const struct pen_newton_schulz_room *room)
 {
     size_t along = is_wide(room) ? room->columns : 1;
     size_t step = is_wide(room) ? 1 : room->columns;
@@ -90,7 +67,8 @@ static void multiply_gram(struct pen_engine *engine, const struct room *room)
                                        .c = room->a});
 }
 
-static void multiply_square(struct pen_engine *engine, const struct room *room)
+static void multiply_square(struct pen_engine *engine,
+                            const struct pen_newton_schulz_room *room)
 {
     multiply(engine, &(struct product){.rows = room->side,
                                        .columns = room->side,
@@ -107,7 +85,8 @@ static void multiply_square(struct pen_engine *engine, const struct room *room)
                                        .c = room->update});
 }
 
-static void multiply_next(struct pen_engine *engine, struct room *room)
+static void multiply_next(struct pen_engine *engine,
+                          struct pen_newton_schulz_room *room)
 {
     const struct product next = {.rows = room->rows,
                                  .columns = room->columns,
@@ -130,7 +109,7 @@ static void multiply_next(struct pen_engine *engine, struct room *room)
 
 /* The sum of squares in double, to an address of the engine's memory. */
 static const double *sum_squares(struct pen_engine *engine,
-                                 const struct room *room)
+                                 const struct pen_newton_schulz_room *room)
 {
     struct pen__device_fixed *fixed = pen__device_of(engine)->fixed;
     const struct pen__sum_sizes squares = {
@@ -152,7 +131,8 @@ static void muon_step(struct pen_engine *engine,
     size_t columns = parameter->shape.columns;
     size_t first = muon->first_row * columns;
     size_t count = muon->num_rows * columns;
-    struct room room = room_of(self->scratch, muon->num_rows, columns);
+    struct pen_newton_schulz_room room =
+        pen_newton_schulz_room_of(self->scratch, muon->num_rows, columns);
     PEN_BUG_UNLESS(parameter->shape.moments >= 1 &&
                    pen_newton_schulz_scratch(muon->num_rows, columns) *
                            sizeof(float) <=

@@ -340,40 +340,11 @@ static void cross_entropy(struct pen_engine *engine,
     pen__distant_put(engine);
 }
 
-static void run_entropy_measure(struct pen_engine *inner,
-                                const struct pen__command *c)
-{
-    inner->ops->entropy_measure(inner, &c->about.entropy, c->at[0], c->at[1],
-                                c->at[2]);
-}
-
-static void entropy_measure(struct pen_engine *engine,
-                            const struct pen_cross_entropy *entropy,
-                            const int32_t *targets, const void *logits,
-                            void *stats)
-{
-    const void *const given[] = {targets, logits, stats};
-    struct pen__command *c = pen__distant_begin(engine, run_entropy_measure);
-    c->about.entropy = *entropy;
-    reach_all(engine, c, given, 3);
-    pen__distant_put(engine);
-}
-
-static void run_entropy_join(struct pen_engine *inner,
-                             const struct pen__command *c)
-{
-    inner->ops->entropy_join(inner, c->count, c->at[0], c->at[1]);
-}
-
-static void entropy_join(struct pen_engine *engine, size_t rows,
-                         const void *from, void *stats)
-{
-    const void *const given[] = {from, stats};
-    struct pen__command *c = pen__distant_begin(engine, run_entropy_join);
-    c->count = rows;
-    reach_all(engine, c, given, 2);
-    pen__distant_put(engine);
-}
+DESCRIBED(entropy_measure, pen_cross_entropy, entropy,
+          LIST(const int32_t *targets, const void *logits, void *stats),
+          LIST(targets, logits, stats), AT3)
+COUNTED(entropy_join, LIST(const void *from, void *stats), LIST(from, stats),
+        AT2)
 
 static void run_entropy_finish(struct pen_engine *inner,
                                const struct pen__command *c)
@@ -399,20 +370,39 @@ static void entropy_finish(struct pen_engine *engine,
 
 /* ---- set-up ---- */
 
-static size_t memory_bytes(const struct pen_engine *engine)
-{
-    return inner_of(engine)->ops->memory_bytes(inner_of(engine));
-}
+#define BYTES(name)                                                            \
+    static size_t name(const struct pen_engine *engine)                        \
+    {                                                                          \
+        return inner_of(engine)->ops->name(inner_of(engine));                  \
+    }
 
-static size_t scratch_bytes(const struct pen_engine *engine)
-{
-    return inner_of(engine)->ops->scratch_bytes(inner_of(engine));
-}
+BYTES(memory_bytes)
+BYTES(scratch_bytes)
+BYTES(passing_bytes)
 
-static size_t passing_bytes(const struct pen_engine *engine)
-{
-    return inner_of(engine)->ops->passing_bytes(inner_of(engine));
-}
+/* The queue is empty before each of these. */
+#define SET_UP(name, parameters, arguments)                                    \
+    static pen_status name(struct pen_engine *engine, parameters,              \
+                           struct pen_text *why)                               \
+    {                                                                          \
+        pen__distant_drain(engine);                                            \
+        return inner_of(engine)->ops->name(inner_of(engine), arguments, why);  \
+    }
+
+SET_UP(parameter_add_moments,
+       LIST(struct pen_parameter *parameter, int moments),
+       LIST(parameter, moments))
+SET_UP(parameter_add_copy, struct pen_parameter *parameter, parameter)
+SET_UP(gradient_add_second, struct pen_parameter *parameter, parameter)
+SET_UP(gradient_place, LIST(struct pen_parameter *parameter, void *at),
+       LIST(parameter, pen__distant_reach(engine, at)))
+SET_UP(value_place, LIST(struct pen_parameter *parameter, void *at),
+       LIST(parameter, pen__distant_reach(engine, at)))
+SET_UP(linear_prepare, const struct pen_linear *linear, linear)
+SET_UP(muon_prepare, LIST(size_t rows, size_t columns), LIST(rows, columns))
+SET_UP(attention_prepare, const struct pen_attention *attention, attention)
+SET_UP(convolution_prepare, const struct pen_convolution *convolution,
+       convolution)
 
 /* Its parameters are those of the reference engine, which the host never
  * looks into. */
@@ -433,57 +423,10 @@ static void parameter_free(struct pen_engine *engine,
     inner_of(engine)->ops->parameter_free(inner_of(engine), parameter);
 }
 
-static pen_status parameter_add_moments(struct pen_engine *engine,
-                                        struct pen_parameter *parameter,
-                                        int moments, struct pen_text *why)
-{
-    pen__distant_drain(engine);
-    return inner_of(engine)->ops->parameter_add_moments(
-        inner_of(engine), parameter, moments, why);
-}
-
-static pen_status gradient_place(struct pen_engine *engine,
-                                 struct pen_parameter *parameter, void *at,
-                                 struct pen_text *why)
-{
-    pen__distant_drain(engine);
-    return inner_of(engine)->ops->gradient_place(
-        inner_of(engine), parameter, pen__distant_reach(engine, at), why);
-}
-
 static size_t value_bytes(const struct pen_engine *engine,
                           const struct pen_parameter *parameter)
 {
-    const struct pen_engine *inner =
-        ((const struct pen__distant *)engine)->inner;
-    return inner->ops->value_bytes(inner, parameter);
-}
-
-static pen_status value_place(struct pen_engine *engine,
-                              struct pen_parameter *parameter, void *at,
-                              struct pen_text *why)
-{
-    pen__distant_drain(engine);
-    return inner_of(engine)->ops->value_place(
-        inner_of(engine), parameter, pen__distant_reach(engine, at), why);
-}
-
-static pen_status parameter_add_copy(struct pen_engine *engine,
-                                     struct pen_parameter *parameter,
-                                     struct pen_text *why)
-{
-    pen__distant_drain(engine);
-    return inner_of(engine)->ops->parameter_add_copy(inner_of(engine),
-                                                     parameter, why);
-}
-
-static pen_status gradient_add_second(struct pen_engine *engine,
-                                      struct pen_parameter *parameter,
-                                      struct pen_text *why)
-{
-    pen__distant_drain(engine);
-    return inner_of(engine)->ops->gradient_add_second(inner_of(engine),
-                                                      parameter, why);
+    return inner_of(engine)->ops->value_bytes(inner_of(engine), parameter);
 }
 
 static void parameter_import(struct pen_engine *engine,
@@ -504,40 +447,6 @@ static void parameter_export(struct pen_engine *engine,
     pen__distant_drain(engine);
     inner_of(engine)->ops->parameter_export(inner_of(engine), parameter, part,
                                             order, plain);
-}
-
-static pen_status linear_prepare(struct pen_engine *engine,
-                                 const struct pen_linear *linear,
-                                 struct pen_text *why)
-{
-    pen__distant_drain(engine);
-    return inner_of(engine)->ops->linear_prepare(inner_of(engine), linear, why);
-}
-
-static pen_status muon_prepare(struct pen_engine *engine, size_t rows,
-                               size_t columns, struct pen_text *why)
-{
-    pen__distant_drain(engine);
-    return inner_of(engine)->ops->muon_prepare(inner_of(engine), rows, columns,
-                                               why);
-}
-
-static pen_status attention_prepare(struct pen_engine *engine,
-                                    const struct pen_attention *attention,
-                                    struct pen_text *why)
-{
-    pen__distant_drain(engine);
-    return inner_of(engine)->ops->attention_prepare(inner_of(engine), attention,
-                                                    why);
-}
-
-static pen_status convolution_prepare(struct pen_engine *engine,
-                                      const struct pen_convolution *convolution,
-                                      struct pen_text *why)
-{
-    pen__distant_drain(engine);
-    return inner_of(engine)->ops->convolution_prepare(inner_of(engine),
-                                                      convolution, why);
 }
 
 /* parameter_shape is the reference engine's: see distant.c. */

@@ -30,36 +30,12 @@ static void multiply(struct product of, float alpha, const float *a,
                               columns) == dnnl_success);
 }
 
-/* The matrix, and A, which is the smaller of X X^T and X^T X. */
-struct room {
-    size_t rows;
-    size_t columns;
-    size_t side; /* of A */
-    float *x;
-    float *next;
-    float *a;
-    float *update; /* b A + c A A */
-};
-
-static struct room room_of(float *scratch, size_t rows, size_t columns)
-{
-    size_t count = rows * columns;
-    size_t side = rows < columns ? rows : columns;
-    return (struct room){.rows = rows,
-                         .columns = columns,
-                         .side = side,
-                         .x = scratch,
-                         .next = scratch + count,
-                         .a = scratch + 2 * count,
-                         .update = scratch + 2 * count + side * side};
-}
-
-static bool is_wide(const struct room *room)
+static bool is_wide(const struct pen_newton_schulz_room *room)
 {
     return room->rows <= room->columns;
 }
 
-static struct product gram_of(const struct room *room)
+static struct product gram_of(const struct pen_newton_schulz_room *room)
 {
     return is_wide(room) ? (struct product){'N', 'T', room->rows, room->rows,
                                             room->columns}
@@ -67,12 +43,12 @@ static struct product gram_of(const struct room *room)
                                             room->columns, room->rows};
 }
 
-static struct product square_of(const struct room *room)
+static struct product square_of(const struct pen_newton_schulz_room *room)
 {
     return (struct product){'N', 'N', room->side, room->side, room->side};
 }
 
-static struct product next_of(const struct room *room)
+static struct product next_of(const struct pen_newton_schulz_room *room)
 {
     return (struct product){'N', 'N', room->rows, room->columns, room->side};
 }
@@ -88,7 +64,8 @@ static pen_status muon_prepare(struct pen_engine *engine, size_t rows,
                                size_t columns, struct pen_text *why)
 {
     struct pen__onednn *self = (struct pen__onednn *)engine;
-    const struct room room = room_of(NULL, rows, columns);
+    const struct pen_newton_schulz_room room =
+        pen_newton_schulz_room_of(NULL, rows, columns);
     pen__packing_write_kernels(self);
     note(self, gram_of(&room));
     note(self, square_of(&room));
@@ -98,7 +75,8 @@ static pen_status muon_prepare(struct pen_engine *engine, size_t rows,
 }
 
 /* Sums of 64 shares of the matrix, whose bounds depend on its size alone. */
-static void normalize(const struct pen_engine *engine, const struct room *room)
+static void normalize(const struct pen_engine *engine,
+                      const struct pen_newton_schulz_room *room)
 {
     enum { SHARES = 64 };
     double sums[SHARES] = {0};
@@ -131,7 +109,8 @@ static void copy(const struct pen_engine *engine, size_t count,
         to[i] = from[i];
 }
 
-static void iterate(const struct pen_engine *engine, struct room *room)
+static void iterate(const struct pen_engine *engine,
+                    struct pen_newton_schulz_room *room)
 {
     multiply(gram_of(room), 1, room->x, room->x, 0, room->a);
     copy(engine, room->side * room->side, room->a, room->update);
@@ -147,7 +126,8 @@ static void iterate(const struct pen_engine *engine, struct room *room)
 }
 
 static void move_moment(const struct pen_engine *engine,
-                        const struct pen_muon *muon, const struct room *room,
+                        const struct pen_muon *muon,
+                        const struct pen_newton_schulz_room *room,
                         const float *gradient, float *moment)
 {
     float scale = (float)muon->gradient_scale;
@@ -170,8 +150,8 @@ static void muon_step(struct pen_engine *engine,
     struct pen__onednn *self = (struct pen__onednn *)engine;
     size_t columns = parameter->shape.columns;
     size_t first = muon->first_row * columns;
-    struct room room =
-        room_of((float *)(void *)self->scratch, muon->num_rows, columns);
+    struct pen_newton_schulz_room room = pen_newton_schulz_room_of(
+        (float *)(void *)self->scratch, muon->num_rows, columns);
     PEN_BUG_UNLESS(parameter->shape.moments >= 1 &&
                    pen_newton_schulz_scratch(muon->num_rows, columns) *
                            sizeof(float) <=
