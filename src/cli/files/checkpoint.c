@@ -112,9 +112,7 @@ static int print_table(const struct pen_checkpoint_list *list)
     }
     pen_table_print(&table, pen__page_width(), &text);
     pen_table_release(&table);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static int print_json(const struct pen_checkpoint_list *list)

@@ -194,11 +194,5 @@ static int run(int argc, char **argv)
     return print_schema(name);
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc, (void)argv;
-    return pen__line_help(&command_line);
-}
-
 const struct pen__command pen__schema = {
-    "schema", "prints JSON schemas of answers and files", run, help};
+    "schema", "prints JSON schemas of answers and files", run, NULL};

@@ -160,9 +160,7 @@ static int print_rules(void)
         pen_text_add(&text, "%-18s %-8s %s\n", pen_lint_rules[i].name,
                      pen_lint_severity_names[pen_lint_rules[i].severity],
                      pen_lint_rules[i].summary);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static int print_sarif(const struct pen__lint_answer *answer)
@@ -185,9 +183,7 @@ static int print_text(const struct pen__lint_answer *answer,
     struct pen_text text = PEN_TEXT_EMPTY;
     pen_text_add_string(&text, pen_text_string(diff));
     pen__lint_print(answer, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static int print_answer(const struct args *args,

@@ -160,9 +160,7 @@ static int print(const struct pen__findings *findings,
         return pen__print_json("doctor", pen__doctor_json(findings, advices));
     struct pen_text text = PEN_TEXT_EMPTY;
     pen__doctor_print(findings, advices, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static int run(int argc, char **argv)

@@ -130,7 +130,6 @@ static int answer(const struct pen_examine_options *options,
         struct pen_text text = PEN_TEXT_EMPTY;
         print_table(it, args->engine, name, &text);
         code = pen__print(&text);
-        pen_text_release(&text);
         json_decref(value);
     }
     pen_text_release(&library);

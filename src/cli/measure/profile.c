@@ -266,9 +266,7 @@ static int print_summary(const struct pen_profile *profile)
                  1e9 * profile->updates[PEN_UPDATE_NORM].median_sec,
                  1e9 * profile->updates[PEN_UPDATE_ADAM].median_sec,
                  1e9 * profile->updates[PEN_UPDATE_SGD].median_sec);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static json_t *layer_json(uint32_t size, enum pen_layer_kind kind,

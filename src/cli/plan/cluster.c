@@ -151,9 +151,7 @@ static int run_list(const struct pen__rest *words)
         &text, "\npreset:h100-sxm*1024 is 1024 devices in their usual system, "
                "preset:dgx-h100*128 is 128 systems;\n"
                "this host: `penstock cluster detect` measures it\n");
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 /* ---- show, check ---- */

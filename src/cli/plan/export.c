@@ -232,7 +232,6 @@ static int print_written(const struct args *args, json_t *written)
     json_array_foreach(written, i, path)
         pen_text_add(&text, "%s\n", json_string_value(path));
     int code = pen__print(&text);
-    pen_text_release(&text);
     json_decref(written);
     return code;
 }

@@ -162,11 +162,5 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static int help(int argc, char **argv)
-{
-    (void)argc, (void)argv;
-    return pen__line_help(&command_line);
-}
-
 const struct pen__command pen__models = {
-    "models", "lists the model presets with their sizes", run, help};
+    "models", "lists the model presets with their sizes", run, NULL};

@@ -52,7 +52,6 @@ int pen__partition_print(struct pen__partition *result)
         pen_table_print(&result->table, pen__page_width(), &text);
         pen_text_add(&text, "\n%s\n", pen_text_string(&result->summary));
         code = pen__print(&text);
-        pen_text_release(&text);
         json_decref(result->root);
     }
     pen_table_release(&result->table);

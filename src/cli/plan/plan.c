@@ -310,9 +310,7 @@ static int print_answer(const struct pen__plan_args *args,
     pen__plan_report_print(&report, &text);
     if (has_failures)
         pen__failures_print(&answer->failures, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static int run_search(int argc, char **argv)

@@ -302,9 +302,7 @@ print(const struct pen__plan_args *args, const struct pen__planning *planning,
         pen__failures_print(failures, &text);
     if (peers != NULL)
         pen__peers_print(peers, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static int answer(const struct pen__plan_args *args,

@@ -143,9 +143,7 @@ static int print_text(const struct answer *answer)
     struct pen_text text = PEN_TEXT_EMPTY;
     print_rows(answer, &text);
     print_notes(answer, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static json_t *answer_json(const struct answer *answer)

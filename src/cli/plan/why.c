@@ -317,9 +317,7 @@ static int print_text(const struct answer *answer)
         pen_text_add(&text, "\n%s: this is the best plan\n", answer->text);
     else
         print_difference(answer, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static json_t *plan_json(const struct pen_plan_ranking *ranking)

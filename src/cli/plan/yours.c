@@ -304,9 +304,7 @@ static int print_text(const struct pen__yours *answer)
         print_changes(answer, &text);
     pen_text_add_string(&text, "\n");
     print_verdict(answer, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 /* ---- JSON ---- */

@@ -135,9 +135,7 @@ int pen__probe_print_text(const struct pen__probe_answer *answer)
         pen_text_add_string(&text, "\n");
     }
     add_counts(&answer->diff, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 /* ---- JSON ---- */

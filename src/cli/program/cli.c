@@ -38,16 +38,17 @@ void pen__warn_skipped(const struct pen_checkpoint *checkpoint)
     pen_text_release(&text);
 }
 
-int pen__print(const struct pen_text *text)
+int pen__print(struct pen_text *text)
 {
     struct pen_text why = PEN_TEXT_EMPTY;
+    pen_status status = PEN_NOMEM;
     if (text->has_failed)
         pen_why(&why, "out of memory while printing");
-    else if (pen_file_write("-", pen_text_string(text), text->length, &why) ==
-             PEN_OK)
-        return PEN__EXIT_OK;
-    int code = pen__refuse(&why);
+    else
+        status = pen_file_write("-", pen_text_string(text), text->length, &why);
+    int code = status == PEN_OK ? PEN__EXIT_OK : pen__refuse(&why);
     pen_text_release(&why);
+    pen_text_release(text);
     return code;
 }
 
@@ -63,7 +64,6 @@ int pen__print_json(const char *name, json_t *value)
     else
         pen_text_add(&text, "%s\n", bytes);
     int code = pen__print(&text);
-    pen_text_release(&text);
     free(bytes);
     json_decref(value);
     return code;

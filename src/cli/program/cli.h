@@ -81,8 +81,8 @@ int pen__refuse_as(pen_status status, const struct pen_text *why);
 struct pen_checkpoint;
 void pen__warn_skipped(const struct pen_checkpoint *checkpoint);
 
-/* Writes a result to stdout. */
-int pen__print(const struct pen_text *text);
+/* Writes a result to stdout, and releases it. */
+int pen__print(struct pen_text *text);
 
 /*
  * Prints the value as the answer of that name (cli/program/answer.h), and takes

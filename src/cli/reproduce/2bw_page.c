@@ -230,7 +230,6 @@ static void print_parts(const struct parts *parts)
     pen_table_print(&parts->losses, pen__page_width(), &out);
     pen_text_add(&out, "\n%s\n", pen_text_string(&parts->verdict));
     pen__print(&out);
-    pen_text_release(&out);
 }
 
 static pen_status write_page(const struct pen__2bw_results *results,

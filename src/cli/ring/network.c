@@ -88,9 +88,7 @@ static int print_text(const struct pen__ring_status *status)
         add_island(status, i, &out);
     if (status->revision > 0)
         pen__ring_add_record(&status->record, status->revision, &out);
-    int code = pen__print(&out);
-    pen_text_release(&out);
-    return code;
+    return pen__print(&out);
 }
 
 static json_t *islands_json(const struct pen__ring_status *status)

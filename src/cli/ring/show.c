@@ -47,9 +47,7 @@ static int print_text(const struct pen_ring_record *record, uint64_t revision)
 {
     struct pen_text out = PEN_TEXT_EMPTY;
     pen__ring_add_record(record, revision, &out);
-    int code = pen__print(&out);
-    pen_text_release(&out);
-    return code;
+    return pen__print(&out);
 }
 
 json_t *pen__ring_record_json(const struct pen_ring_record *record,

@@ -241,9 +241,7 @@ static int print_for_people(const struct pen__schedule_args *args,
     add_block(comparison, true, &text);
     add_block(comparison, false, &text);
     add_refused(comparison, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 /* Collects the schedules named on the line, each once, or all. */
@@ -302,7 +300,7 @@ int pen__schedule_compare(const struct pen__schedule_args *args)
     struct comparison comparison = {
         .entries = calloc(most, sizeof *comparison.entries)};
     if (comparison.entries == NULL) {
-        const struct pen_text why = {.bytes = NULL, .has_failed = 1};
+        struct pen_text why = {.bytes = NULL, .has_failed = 1};
         return pen__print(&why);
     }
     int code = collect(args, &comparison);

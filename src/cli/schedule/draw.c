@@ -121,9 +121,7 @@ static int print_on_terminal(const struct pen_picture_item *items, size_t count)
     struct pen_text grid = PEN_TEXT_EMPTY;
     pen_timeline_print(items, count, with_colour,
                        width > 0 ? (unsigned)width : PAGE_WIDTH, &grid);
-    int code = pen__print(&grid);
-    pen_text_release(&grid);
-    return code;
+    return pen__print(&grid);
 }
 
 static int draw(const struct pen__schedule_args *args, struct drawing *drawings,

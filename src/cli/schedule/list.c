@@ -118,7 +118,5 @@ int pen__schedule_list(const struct pen__schedule_args *args)
     print_uses(&text);
     pen_text_add_string(&text, "\n");
     print_origins(&text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }

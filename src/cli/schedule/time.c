@@ -236,9 +236,7 @@ static int print_for_people(const struct pen__schedule_args *args,
     add_ranks(timing, has_all, &text);
     if (timing->ops != NULL)
         add_path(schedule, timing, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 int pen__schedule_time(const struct pen__schedule_args *args)

@@ -92,9 +92,7 @@ static int print(const struct pen__simulate_report *report)
     if (pen__answer_is_json())
         return pen__print_json("simulate", pen__simulate_json(report));
     pen__simulate_print(report, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static int tell(const struct pen__simulate_job *job,

@@ -47,9 +47,7 @@ static int print(const struct pen__sync_args *args,
                  "lag the others\n"
                  "\n");
     pen_replica_advise(comparison, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static pen_status read_failures(const struct pen__sync_args *args,

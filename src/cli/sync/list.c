@@ -249,7 +249,5 @@ int pen__sync_list(const struct pen__sync_args *args)
     print_options(&text);
     pen_text_add_string(&text, "\n");
     print_papers(&text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }

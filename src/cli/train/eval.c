@@ -127,9 +127,7 @@ static int print_text(double loss, uint64_t tokens)
     pen_text_add(&text,
                  "loss %.6f, perplexity %.4f over %" PRIu64 " predictions\n",
                  loss, exp(loss), tokens);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static int print_images(const struct pen_evaluation *found, uint64_t images)
@@ -141,9 +139,7 @@ static int print_images(const struct pen_evaluation *found, uint64_t images)
     struct pen_text text = PEN_TEXT_EMPTY;
     pen_text_add(&text, "loss %.6f, accuracy %.2f %% over %" PRIu64 " images\n",
                  found->loss, 100 * found->accuracy, images);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 static int print(const struct pen_evaluation *found, uint64_t num_targets)

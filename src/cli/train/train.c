@@ -240,9 +240,7 @@ static int tell_check(const struct pen__training *training)
                                ? training->layout.num_ranks
                                : size,
                            &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 /*

@@ -196,9 +196,7 @@ static int show(const struct pen__calls_view *view, bool with_all_ranks,
     if (is_json)
         return pen__print_json("view-calls", pen__calls_json(view));
     pen__calls_print(view, with_all_ranks, &text);
-    int code = pen__print(&text);
-    pen_text_release(&text);
-    return code;
+    return pen__print(&text);
 }
 
 int pen__view_calls(char *const *paths, size_t count, const char *output,
