@@ -417,7 +417,8 @@ static uint64_t kept_gradients(const struct holder *holder)
            holder->turns + experts;
 }
 
-static void tell(const struct holder *holder, struct pen_plan_memory *out)
+static void write_memory(const struct holder *holder,
+                         struct pen_plan_memory *out)
 {
     uint64_t gradients = (holder->trained + holder->elsewhere) * sizeof(float);
     uint64_t moments = MOMENTS * holder->trained * sizeof(float);
@@ -460,5 +461,5 @@ void pen__measured_memory(const struct pen__measured *measured,
         add_activations(&holder, stage, range);
         add_sums(&holder, range);
     }
-    tell(&holder, out);
+    write_memory(&holder, out);
 }

@@ -35,9 +35,9 @@ static struct wait wait_of(const struct pen__run *run, uint32_t rank)
     return wait;
 }
 
-static void tell(const struct pen_schedule *schedule,
-                 const struct pen__run *run, uint32_t rank, struct wait wait,
-                 struct pen_text *out)
+static void describe_wait(const struct pen_schedule *schedule,
+                          const struct pen__run *run, uint32_t rank,
+                          struct wait wait, struct pen_text *out)
 {
     const struct pen_op *op = &schedule->rows[rank].ops[wait.position];
     const struct pen_op_info *info = pen_op_info(op->kind);
@@ -60,9 +60,9 @@ static void tell(const struct pen_schedule *schedule,
 }
 
 /* Follows the waits from any stopped rank until one comes twice. */
-static pen_status tell_cycle(const struct pen_schedule *schedule,
-                             const struct pen__run *run, struct pen_finding *at,
-                             struct pen_text *out)
+static pen_status describe_cycle(const struct pen_schedule *schedule,
+                                 const struct pen__run *run,
+                                 struct pen_finding *at, struct pen_text *out)
 {
     uint32_t p = schedule->shape.num_ranks;
     uint8_t *has_seen = calloc(p, sizeof *has_seen);
@@ -85,7 +85,7 @@ static pen_status tell_cycle(const struct pen_schedule *schedule,
         } else {
             pen_text_add_string(out, "; ");
         }
-        tell(schedule, run, rank, wait, out);
+        describe_wait(schedule, run, rank, wait, out);
         rank = wait.on;
     } while (rank != first);
     free(has_seen);
@@ -108,7 +108,7 @@ pen_status pen__explain_deadlock(const struct pen_schedule *schedule,
     if (status == PEN_OK) {
         bool has_finished = pen__run_all(&run);
         PEN_BUG_UNLESS(!has_finished);
-        status = tell_cycle(schedule, &run, at, out);
+        status = describe_cycle(schedule, &run, at, out);
     }
     pen__run_release(&run);
     pen__ticks_release(&ticks);

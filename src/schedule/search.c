@@ -66,7 +66,7 @@ static bool is_over(void *context)
     return seconds > 0 && seconds_since(&search->begin) > seconds;
 }
 
-static void tell(const struct search *search)
+static void report_progress(const struct search *search)
 {
     if (search->args->on_progress == NULL)
         return;
@@ -239,11 +239,11 @@ static void list_all(struct search *search)
     struct pen__moves_end end = end_of(search, 0);
     if (!is_best(field))
         pen__field_list(field, &end);
-    tell(search);
+    report_progress(search);
     end = end_of(search, VARY_SHARE);
     if (!is_best(field))
         pen__field_vary(field, &end, &search->random);
-    tell(search);
+    report_progress(search);
 }
 
 static void move_all(struct search *search)
@@ -255,13 +255,13 @@ static void move_all(struct search *search)
         if (!is_best(field))
             pen__field_move(field, k, &end, &search->random);
     }
-    tell(search);
+    report_progress(search);
     end = end_of(search, LONG_SHARE / LONG_ROUNDS);
     for (uint32_t round = 0; round < LONG_ROUNDS; round++) {
         if (field->pooled == 0 || is_best(field) || is_over(search))
             return;
         pen__field_move(field, 0, &end, &search->random);
-        tell(search);
+        report_progress(search);
     }
 }
 

@@ -29,7 +29,8 @@ struct joint {
 };
 
 /* Progress of one placement as progress of all. */
-static void tell(const struct pen_search_progress *progress, void *context)
+static void report_progress_of_all(const struct pen_search_progress *progress,
+                                   void *context)
 {
     const struct joint *joint = context;
     struct pen_search_progress all = *progress;
@@ -92,7 +93,7 @@ static pen_status search_one(struct joint *joint, unsigned placement)
     args.placements = placement;
     args.seconds /= joint->count;
     if (args.on_progress != NULL) {
-        args.on_progress = tell;
+        args.on_progress = report_progress_of_all;
         args.context = joint;
     }
     pen_text_clear(&joint->reason);

@@ -40,8 +40,8 @@ struct verifier {
 };
 
 /* Reports one mistake of an op to the hook, and lets the scan continue. */
-static pen_status tell(struct verifier *verifier, struct pen_finding finding,
-                       const char *words)
+static pen_status report_mistake(struct verifier *verifier,
+                                 struct pen_finding finding, const char *words)
 {
     const struct pen_finding *last = &verifier->last;
     bool is_op =
@@ -71,8 +71,8 @@ static pen_status refuse(struct verifier *verifier, unsigned rule,
     vsnprintf(words, sizeof words, format, args);
     va_end(args);
     if (verifier->hook != NULL)
-        return tell(verifier, (struct pen_finding){rule, rank, position},
-                    words);
+        return report_mistake(
+            verifier, (struct pen_finding){rule, rank, position}, words);
     pen_text_add(&text, "V%u: rank %u, ", rule, rank);
     if (position < row->count) {
         pen_text_add(&text, "position %u, ", position);
@@ -712,7 +712,7 @@ static pen_status refuse_deadlock(struct verifier *verifier, uint32_t window)
         status = PEN_INVALID;
     }
     if (status == PEN_INVALID && verifier->hook != NULL) {
-        status = tell(verifier, at, pen_text_string(&words));
+        status = report_mistake(verifier, at, pen_text_string(&words));
     } else if (status == PEN_INVALID) {
         pen_text_clear(&cycle);
         pen_schedule_print_around(verifier->schedule, at.rank, at.position,

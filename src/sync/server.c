@@ -398,7 +398,7 @@ static void wait_until(struct pen_sync *server, bool (*is_done)(void *context))
  * Sends the weights of the workers to the servers after a restart: the servers
  * knew the same.
  */
-static void tell(struct pen_sync *server)
+static void send_weights(struct pen_sync *server)
 {
     server->has_to_tell = false;
     pen_sync_read_weights(server->setting, server->all[PEN_SERVER_WEIGHTS]);
@@ -424,7 +424,7 @@ void pen_server_step(struct pen_sync *server, const struct pen_sync_step *at)
     float *vector = server->all[PEN_SERVER_WEIGHTS];
     hear_all(server);
     if (server->has_to_tell)
-        tell(server);
+        send_weights(server);
     read_gradients(server->setting, vector);
     send_all(server, (struct head){PUSH, at->learning_rate}, vector);
     for (uint32_t k = 0; k < peers->size; k++)

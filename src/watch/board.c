@@ -401,7 +401,7 @@ static void add_missing(const struct pen_board *board, struct pen_text *out)
     }
 }
 
-static void tell_missing(const struct pen_board *board, double deadline_sec,
+static void name_missing(const struct pen_board *board, double deadline_sec,
                          struct pen_text *why)
 {
     struct pen_text names = PEN_TEXT_EMPTY;
@@ -438,7 +438,7 @@ static pen_status await_others(struct pen_board *board, double deadline_sec,
             return PEN_IO;
         }
         if (now_ns() > end) {
-            tell_missing(board, deadline_sec, why);
+            name_missing(board, deadline_sec, why);
             pen_board_note(board, 0, PEN_BOARD_NO_OP, PEN_BOARD_FINISHED,
                            PEN_BOARD_NOBODY);
             return PEN_LATE;

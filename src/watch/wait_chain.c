@@ -332,8 +332,8 @@ static void add_place(const struct pen__node_view *view,
     add_op_words(op, out);
 }
 
-static void tell_hop(const struct pen__node_view *view, uint32_t local_rank,
-                     uint32_t number, struct pen_text *out)
+static void describe_hop(const struct pen__node_view *view, uint32_t local_rank,
+                         uint32_t number, struct pen_text *out)
 {
     const struct pen_board_entry *entry = &view->ranks[local_rank].entry;
     const struct pen_op *op = op_of(view->schedule, entry);
@@ -356,8 +356,8 @@ static void tell_hop(const struct pen__node_view *view, uint32_t local_rank,
     }
 }
 
-static void tell_here(const struct pen__node_view *view, uint32_t local_rank,
-                      struct pen_text *out)
+static void describe_here(const struct pen__node_view *view,
+                          uint32_t local_rank, struct pen_text *out)
 {
     const struct pen__rank_view *rank = &view->ranks[local_rank];
     const struct pen_board_entry *entry = &rank->entry;
@@ -401,8 +401,8 @@ static bool owed_op(const struct pen_schedule *schedule,
 }
 
 /* Adds what the schedule says about a rank of another node. */
-static void tell_elsewhere(const struct pen__node_view *view,
-                           uint32_t local_rank, struct pen_text *out)
+static void describe_elsewhere(const struct pen__node_view *view,
+                               uint32_t local_rank, struct pen_text *out)
 {
     const struct pen_board_entry *entry = &view->ranks[local_rank].entry;
     const struct pen_op *op = op_of(view->schedule, entry);
@@ -440,16 +440,16 @@ static uint32_t find_stopped(const struct pen__node_view *view)
     return NO_RANK;
 }
 
-static void tell_root(const struct pen__node_view *view,
-                      const struct pen__root *root, struct pen_text *out)
+static void describe_root(const struct pen__node_view *view,
+                          const struct pen__root *root, struct pen_text *out)
 {
     uint32_t world_rank = view->ranks[root->local_rank].entry.rank;
     switch (root->kind) {
     case PEN__ROOT_HERE:
-        tell_here(view, root->local_rank, out);
+        describe_here(view, root->local_rank, out);
         break;
     case PEN__ROOT_ELSEWHERE:
-        tell_elsewhere(view, root->local_rank, out);
+        describe_elsewhere(view, root->local_rank, out);
         break;
     case PEN__ROOT_CIRCLE:
         pen_text_add(out,
@@ -473,7 +473,7 @@ void pen__wait_describe(const struct pen__node_view *view, uint32_t local_rank,
                         struct pen_text *out)
 {
     size_t length = out->length;
-    struct pen__root root = follow(view, local_rank, tell_hop, out);
+    struct pen__root root = follow(view, local_rank, describe_hop, out);
     uint32_t stopped = find_stopped(view);
     if (out->length > length)
         pen_text_add_string(out, "; ");
@@ -481,5 +481,5 @@ void pen__wait_describe(const struct pen__node_view *view, uint32_t local_rank,
         !pen__process_is_halted(&view->ranks[root.local_rank].process))
         root =
             (struct pen__root){.kind = PEN__ROOT_HERE, .local_rank = stopped};
-    tell_root(view, &root, out);
+    describe_root(view, &root, out);
 }

@@ -65,8 +65,8 @@ static pen_status make(const struct pen_plan *plan, uint32_t microbatches,
     return status;
 }
 
-static void tell(const struct pen_plan *plan, uint32_t microbatches,
-                 double bubble, struct pen_text *note)
+static void describe_picture(const struct pen_plan *plan, uint32_t microbatches,
+                             double bubble, struct pen_text *note)
 {
     uint32_t dp = degree(plan, PEN_DEGREE_DP);
     uint64_t devices =
@@ -108,7 +108,8 @@ void pen__plan_picture_init(const struct pen_setting *setting,
         out->item.schedule = out->schedule;
         out->item.timing = out->timing;
         out->item.is_bare = true;
-        tell(plan, microbatches, found->prediction.bubble, &out->note);
+        describe_picture(plan, microbatches, found->prediction.bubble,
+                         &out->note);
     } else {
         pen_text_add(&out->note, "No picture: %s",
                      status == PEN_NOMEM ? "out of memory"

@@ -110,7 +110,7 @@ static void find_place(const struct pen_text *source, struct mistake *it)
 }
 
 /* "line 2, column 7: V2: rank 1, B0: " and what is wrong. */
-static void tell(const struct pen_text *source, struct mistake *it)
+static void write_mistake(const struct pen_text *source, struct mistake *it)
 {
     pen_text_add(&it->words, "line %zu, column %zu: V%u: ", it->line,
                  it->column, it->rule);
@@ -137,7 +137,7 @@ static void take_mistake(void *context, const struct pen_finding *finding,
         .rank = finding->rank};
     find_place(source, &it);
     pen_text_add_string(&it.reason, words);
-    tell(source, &it);
+    write_mistake(source, &it);
     for (; place > 0 && subject->mistakes[place - 1].at > it.at; place--)
         subject->mistakes[place] = subject->mistakes[place - 1];
     subject->mistakes[place] = it;
@@ -164,9 +164,9 @@ static uint32_t window_of(const struct pen__schedule_args *args,
                                   : pen_schedule_window(schedule);
 }
 
-static void tell_proof(const struct pen__schedule_args *args,
-                       const struct pen_schedule *schedule,
-                       const struct pen_timing *timing, struct pen_text *out)
+static void print_proof(const struct pen__schedule_args *args,
+                        const struct pen_schedule *schedule,
+                        const struct pen_timing *timing, struct pen_text *out)
 {
     struct pen__summary summary = pen__summarise(timing);
     pen_text_add(out,
@@ -266,7 +266,7 @@ static int print(const struct pen__schedule_args *args,
         code = pen__print_json("schedule-check",
                                proof_json(args, subject, timing));
     } else {
-        tell_proof(args, schedule_of(subject), timing, &proof);
+        print_proof(args, schedule_of(subject), timing, &proof);
         code = pen__print(&proof);
     }
     pen_text_release(&proof);

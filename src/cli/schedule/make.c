@@ -59,8 +59,8 @@ static pen_status check_shape(const struct pen__schedule_args *args,
  * Warns of unused costs: the order of most schedules is the same whatever
  * operations take.
  */
-static void tell_unused(const struct pen__schedule_args *args,
-                        const struct pen_generator *generator)
+static void warn_of_unused_costs(const struct pen__schedule_args *args,
+                                 const struct pen_generator *generator)
 {
     if (args->costs_text != NULL && !generator->uses_costs)
         pen_log(
@@ -90,7 +90,7 @@ int pen__schedule_make(const struct pen__schedule_args *args)
         status = pen_schedule_save(schedule, path, &why);
     if (status == PEN_OK) {
         pen__report_written(schedule, path);
-        tell_unused(args, generator);
+        warn_of_unused_costs(args, generator);
     } else {
         code = pen__refuse_as(status, &why);
     }

@@ -95,9 +95,9 @@ static int print(const struct pen__simulate_report *report)
     return pen__print(&text);
 }
 
-static int tell(const struct pen__simulate_job *job,
-                const struct pen__simulate_args *args,
-                const struct outcome *outcome)
+static int report_outcome(const struct pen__simulate_job *job,
+                          const struct pen__simulate_args *args,
+                          const struct outcome *outcome)
 {
     struct pen_text waited_for = PEN_TEXT_EMPTY;
     const struct pen_sim_result *result = &outcome->result;
@@ -130,7 +130,7 @@ static int simulate(struct pen__simulate_job *job,
         status = run_both(job, &args->disturbances, &outcome, &why);
     int code = PEN__EXIT_NO;
     if (status == PEN_OK) {
-        code = tell(job, args, &outcome);
+        code = report_outcome(job, args, &outcome);
         if (args->trace != NULL && outcome.result.trace != NULL)
             status = save_trace(job, outcome.result.trace, args->trace, &why);
         pen_sim_result_release(&outcome.result);

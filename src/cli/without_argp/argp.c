@@ -72,8 +72,8 @@ static void list_options(const struct argp *argp, unsigned flags,
 }
 
 __attribute__((format(printf, 3, 0))) static void
-tell(const struct argp_state *state, int errnum, const char *format,
-     va_list values)
+print_error(const struct argp_state *state, int errnum, const char *format,
+            va_list values)
 {
     if (state != NULL && state->name != NULL)
         fprintf(stderr, "%s: ", state->name);
@@ -87,7 +87,7 @@ void argp_error(const struct argp_state *state, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    tell(state, 0, format, values);
+    print_error(state, 0, format, values);
     va_end(values);
     if (state != NULL && state->name != NULL)
         fprintf(stderr,
@@ -101,7 +101,7 @@ void argp_failure(const struct argp_state *state, int status, int errnum,
 {
     va_list values;
     va_start(values, format);
-    tell(state, errnum, format, values);
+    print_error(state, errnum, format, values);
     va_end(values);
     if (status != 0)
         exit(status);
