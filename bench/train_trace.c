@@ -6,6 +6,7 @@
  */
 #include "measure.h"
 
+#include "base/clock.h"
 #include "runtime/tracer.h"
 
 #define EVENTS 1000000
@@ -14,11 +15,11 @@
 static double record_all(struct pen_tracer *tracer, bool with_clock)
 {
     double begin_ms = now_ms();
-    int64_t end_ns = pen_tracer_now();
+    int64_t end_ns = pen_clock_ns();
     for (uint32_t i = 0; i < EVENTS; i++) {
         struct pen_trace_event event = {.position = i, .begin_ns = end_ns};
-        event.ready_ns = with_clock ? pen_tracer_now() : end_ns;
-        event.end_ns = with_clock ? pen_tracer_now() : end_ns;
+        event.ready_ns = with_clock ? pen_clock_ns() : end_ns;
+        event.end_ns = with_clock ? pen_clock_ns() : end_ns;
         end_ns = event.end_ns;
         pen_tracer_record(tracer, &event);
     }
