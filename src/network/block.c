@@ -64,6 +64,7 @@ struct block {
 
     /* Room for the experts in stash, hold and scratch. */
     size_t experts_stash, experts_hold, experts_scratch;
+    size_t kept_counts; /* in the context */
     /* Context parallelism: pieces use this in turn. */
     struct pen__context context;
     size_t key_stride;       /* elements, as the projection has them */
@@ -173,7 +174,12 @@ static struct pen__experts_pass experts_pass(const struct block *block,
         .is_forward_only = pass->is_forward_only,
         .tensor = pass->tensor,
         .others = pen__at(pass->scratch, block->others),
-        .adds = block->has_features};
+        .adds = block->has_features,
+        .sequence = &block->context,
+        .slice = pass->microbatch->slice,
+        .kept_counts = pass->context == NULL
+                           ? NULL
+                           : pen__at(pass->context, block->kept_counts)};
 }
 
 /* Where the projection of a piece has its arrays, and their gradients. */
@@ -828,7 +834,7 @@ static pen_status add_heads(struct piece *piece, struct pen_network *network,
     pen__projection_strides(&piece->projection, &piece->attention);
     if (options->context.total > 1)
         piece->attention.kv_stride = pair_width(piece);
-    piece->sinks.batch = options->batch;
+    piece->sinks.batch = options->batch * (options->context.total > 1 ? 2 : 1);
     piece->sinks.sequence = piece->attention.sequence;
     piece->sinks.heads = piece->attention.heads;
     piece->sinks.head_size = piece->attention.head_size;
@@ -954,6 +960,7 @@ static void lay_out_experts(struct block *block)
     block->experts_hold = pen__take(&base->hold_bytes, experts->hold_bytes);
     block->experts_scratch =
         pen__take(&base->scratch_bytes, experts->scratch_bytes);
+    block->kept_counts = pen__take(&base->context_bytes, experts->counts_bytes);
 }
 
 static pen_status add_context(struct block *block,

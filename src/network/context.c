@@ -85,6 +85,22 @@ void pen__context_gather(struct pen__context *context, void *keys)
     await(context, count);
 }
 
+void pen__context_gather_counts(const struct pen__context *context,
+                                int32_t *counts, size_t each)
+{
+    const struct pen_context_share *share = context->share;
+    size_t bytes = each * sizeof *counts, count = 0;
+    for (uint32_t part = 0; part < share->total; part++) {
+        if (part == share->part)
+            continue;
+        pen_group_receive(share->group, part, 0, counts + part * each, bytes,
+                          &context->requests[count++]);
+        pen_group_send(share->group, part, 0, counts + share->part * each,
+                       bytes, &context->requests[count++]);
+    }
+    await(context, count);
+}
+
 /* Whether queries of a part see a chunk. */
 static bool is_seen(const struct pen_context_share *share, uint32_t part,
                     uint32_t chunk)

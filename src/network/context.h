@@ -35,6 +35,11 @@ size_t pen__context_received_bytes(const struct pen__context *context);
 /* Own chunks are at their places of `keys`; those of others get there. */
 void pen__context_gather(struct pen__context *context, void *keys);
 
+/* Rows of `each` numbers, one for each part: the own one is at its place, and
+ * those of others get there. */
+void pen__context_gather_counts(const struct pen__context *context,
+                                int32_t *counts, size_t each);
+
 /*
  * Turns the own shares of all chunks into the sums of the own chunks, low and
  * high one, which are somewhere in `shares` or `received`.

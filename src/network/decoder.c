@@ -360,9 +360,9 @@ static pen_status check_slices(const struct pen_network_options *options,
                 options->sequence, slices);
         return PEN_INVALID;
     }
-    if (options->model->num_experts > 0 || options->model->kv_lora_rank > 0) {
-        pen_why(why, "--slices needs a model without experts and without "
-                     "latent attention; use --slices 1");
+    if (options->model->kv_lora_rank > 0) {
+        pen_why(why, "--slices needs a model without latent attention; use "
+                     "--slices 1");
         return PEN_INVALID;
     }
     if (!options->engine->ops->has_chunks) {
@@ -436,9 +436,9 @@ static pen_status check_parts(const struct pen_network_options *options,
                 options->sequence, 2 * share->total, share->total);
         return PEN_INVALID;
     }
-    if (options->model->num_experts > 0 || options->model->kv_lora_rank > 0) {
-        pen_why(why, "--context-parallel-size needs a model without experts "
-                     "and without latent attention; drop it");
+    if (options->model->kv_lora_rank > 0) {
+        pen_why(why, "--context-parallel-size needs a model without latent "
+                     "attention; drop it");
         return PEN_INVALID;
     }
     if (!options->engine->ops->is_host || !options->engine->ops->has_chunks) {

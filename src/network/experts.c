@@ -488,6 +488,7 @@ void pen__experts_forward(struct pen__experts *self,
     sort_slots(self, pass);
     pen__experts_drop_slots(self, pass);
     keep_routing(self, pass);
+    pen__experts_keep_counts(self, pass);
     if (self->num_sources > 1)
         send_input(self, pass, b);
     if (y != NULL && !pass->is_forward_only)
@@ -595,13 +596,13 @@ static void backward_router(const struct pen__experts *self,
                             const struct pen__experts_pass *pass, void *db)
 {
     struct pen_router router = self->router;
-    router.aux *= pass->share;
+    router.aux *= pass->share / self->num_cuts;
     router.z *= pass->share;
     const struct pen_route route = {
         .logits = pen__at(pass->stash, self->logits),
         .gates = pen__at(pass->stash, self->gates),
         .choice = pen__at(pass->stash, self->choice),
-        .tokens = pen__at(pass->stash, self->tokens)};
+        .tokens = pen__experts_all_counts(self, pass)};
     pen__experts_close_dropped(self, pass);
     pass->engine->ops->route_backward_input(
         pass->engine, &router, &route, gate_gradient_of(self, pass, 0),

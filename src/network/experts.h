@@ -1,6 +1,7 @@
 #ifndef PEN_NETWORK_EXPERTS_H
 #define PEN_NETWORK_EXPERTS_H
 
+#include "network/context.h"
 #include "network/decoder.h"
 
 /*
@@ -47,6 +48,7 @@ struct pen__experts {
     uint32_t num_owned;   /* of them, that are here */
     uint32_t num_sources; /* members of the group; 1: all experts are here */
     size_t room;          /* rows of a source, at most */
+    uint32_t num_cuts; /* slices of a micro-batch, or parts of its sequences */
     size_t chosen;
     struct pen_router router;
     struct pen_parameter *offset;    /* of the router; may be NULL */
@@ -66,6 +68,7 @@ struct pen__experts {
     size_t stash_bytes;
     size_t hold_bytes;
     size_t scratch_bytes;
+    size_t counts_bytes; /* that slices share */
     /* In the stash; of several sources the last three, too. */
     size_t logits, gates, choice, order, at, tokens;
     size_t arrivals; /* rows of each source for each expert here */
@@ -74,7 +77,7 @@ struct pen__experts {
     size_t logit_gradient;
     size_t arrived_gradient; /* of several sources: that of the results */
     /* In the scratch; the second line of several sources. */
-    size_t copies, activated, inner_gradient, gate_gradient;
+    size_t copies, activated, inner_gradient, gate_gradient, all_counts;
     size_t returning, sorted_gates, returning_gates;
 
     /*
@@ -144,6 +147,9 @@ struct pen__experts_pass {
     void *others;   /* rooms for results of pieces, as stream.h has them */
     bool adds;      /* to results of the pieces that are there already */
     uint32_t piece; /* that a function of these files is about */
+    const struct pen__context *sequence; /* its parts */
+    uint32_t slice;
+    void *kept_counts; /* of all slices; NULL: there is one */
 };
 
 /* Where the host finds a part of the routing: gates, choice, order, at, tokens.
@@ -171,6 +177,17 @@ void pen__experts_backward_input(struct pen__experts *experts,
 void pen__experts_backward_weight(struct pen__experts *experts,
                                   const struct pen__experts_pass *pass,
                                   const void *b, const void *dy);
+
+/* ---- experts_counts.c: a micro-batch in slices or parts ---- */
+
+/* After the slots were sorted, for the passes of other slices. */
+void pen__experts_keep_counts(const struct pen__experts *experts,
+                              const struct pen__experts_pass *pass);
+
+/* Tokens of each expert, in all slices or of all parts, which exchange them.
+ * Only with an auxiliary loss; else those of the pass. */
+const void *pen__experts_all_counts(const struct pen__experts *experts,
+                                    const struct pen__experts_pass *pass);
 
 /* Gradients of all sources are zero. */
 void pen__experts_clear_gradients(struct pen__experts *experts);

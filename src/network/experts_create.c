@@ -96,8 +96,7 @@ static pen_status add_product(struct pen__experts *self,
     const struct pen_network_options *options = &network->options;
     struct pen__expert_piece *of = &self->pieces[piece];
     struct pen_linear *out = is_up ? &of->up[expert] : &of->down[expert];
-    *out = (struct pen_linear){.rows = options->batch * options->sequence,
-                               .is_ragged = true};
+    *out = (struct pen_linear){.rows = self->shape.rows, .is_ragged = true};
     pen_status status =
         add_part(self, network, layer, piece, expert,
                  is_up ? PEN__EXPERT_UP : PEN__EXPERT_DOWN, &out->weight, why);
@@ -219,6 +218,10 @@ static void lay_out(struct pen__experts *self,
     self->activated = pen__take(scratch, row * self->swiglu.width);
     self->inner_gradient = pen__take(scratch, row * self->swiglu.width);
     lay_out_gates(self, tensor);
+    size_t counts = self->num_cuts > 1
+                        ? self->num_cuts * self->num_experts * sizeof(int32_t)
+                        : 0;
+    self->all_counts = pen__take(scratch, counts);
     if (self->num_sources > 1)
         lay_out_sources(self);
 }
@@ -232,6 +235,12 @@ static const char *beyond_devices(const struct pen_network_options *options)
         return "--logical-tensor";
     return options->router.counts_tokens ? "--moe-router-bias-update-rate"
                                          : NULL;
+}
+
+/* Passes that share the tokens of a micro-batch. */
+static uint32_t num_cuts(const struct pen_network_options *options)
+{
+    return options->num_slices * options->context.total;
 }
 
 static pen_status check(const struct pen_network *network, struct pen_text *why)
@@ -261,6 +270,15 @@ static pen_status check(const struct pen_network *network, struct pen_text *why)
                 "token; use at most %zu tokens",
                 options->batch * options->sequence,
                 options->model->experts_per_token, most);
+        return PEN_INVALID;
+    }
+    if (num_cuts(options) > 1 && options->router.capacity > 0) {
+        pen_why(why,
+                "--moe-expert-capacity-factor chooses among all tokens of a "
+                "micro-batch, of which %s has some. Drop one of them",
+                options->num_slices > 1
+                    ? "a pass with --slices"
+                    : "a rank with --context-parallel-size");
         return PEN_INVALID;
     }
     if (share > 1 && options->model->num_experts % share != 0) {
@@ -319,6 +337,10 @@ pen_status pen__experts_create(struct pen_network *network, uint32_t layer,
     self->shape = pen__shape_of(options);
     self->again = pen_recomputed_of(options->recompute, options->modules);
     self->num_experts = model->num_experts;
+    self->num_cuts = num_cuts(options);
+    if (options->num_slices > 1)
+        pen__take(&self->counts_bytes,
+                  self->num_cuts * self->num_experts * sizeof(int32_t));
     self->chosen = model->experts_per_token;
     self->num_sources = options->experts.total > 1 ? options->experts.total : 1;
     self->group = options->experts.group;

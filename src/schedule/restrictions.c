@@ -56,6 +56,8 @@ static bool deals_out_experts(const struct pen_training_facts *facts,
         pen_why(why, "ep %u: the model has no experts", ep);
     else if ((ep & (ep - 1)) != 0)
         pen_why(why, "ep %u is not a power of two", ep);
+    else if (facts->num_slices > 1)
+        pen_why(why, "ep %u needs sequences without token slices", ep);
     else if (model != NULL && model->num_experts % ep != 0)
         pen_why(why, "ep %u does not divide the %u experts of the model", ep,
                 model->num_experts);
@@ -122,16 +124,15 @@ static bool gathers_alike(const struct pen_training_facts *facts,
     return false;
 }
 
-/* Experts and latent attention (network/experts.h, network/latent.h). */
+/* Latent attention (network/latent.h). */
 static bool has_whole_sequences(const struct pen_training_facts *facts,
                                 struct pen_text *why)
 {
     const struct pen_model *model = facts->model;
-    if (model == NULL || facts->num_slices <= 1 ||
-        (model->num_experts == 0 && model->kv_lora_rank == 0))
+    if (model == NULL || facts->num_slices <= 1 || model->kv_lora_rank == 0)
         return true;
-    pen_why(why, "penstock train computes models with experts or latent "
-                 "attention with sequences without token slices");
+    pen_why(why, "penstock train computes models with latent attention with "
+                 "sequences without token slices");
     return false;
 }
 

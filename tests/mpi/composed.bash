@@ -57,7 +57,7 @@ composed_run() { # RANKS FAMILY LAYERS OPTIONS...
 # Sets what the kind of a layout allows: `same` decides the bits, `own` does not.
 draw_kind() {
     kind=$(pick kind tensor tensor tensor tensor context context slices experts)
-    family=$(pick family gpt2 llama qwen2 qwen3 mistral) tp=1 cp=1 ep=1 own=() same=()
+    family=$(pick family gpt2 llama qwen2 qwen3 mistral mixtral qwen3_moe gpt_oss) tp=1 cp=1 ep=1 own=() same=()
     schedules=(gpipe 1f1b kfkb interleaved breadth-first 2bp zb-h1 zb-auto zb-v dualpipev)
     shardings=(none zero1 zero2 zero3)
     case $kind in
@@ -86,6 +86,9 @@ draw_kind() {
         [ "$logical$(pick rows 0 0 1)" != 21 ] || same+=(--sequence-parallel)
         [ "$tp" = 1 ] || own+=(--tp "$tp")
         ;;
+    esac
+    case $kind-$family in
+    context-mixtral | context-*_* | slices-mixtral | slices-*_*) same+=(--moe-aux-loss-coeff 0.01) ;;
     esac
 }
 

@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 enum { BATCH = 2, VOCAB = 27, MICROBATCHES = 2, MOST_MEMBERS = 4 };
-enum { MOST_ROWS = BATCH * 160, MOST_PARAMETERS = 64 };
+enum { MOST_ROWS = BATCH * 160, MOST_PARAMETERS = 96 };
 
 #define SIZES                                                                  \
     "\"vocab_size\":27,\"hidden_size\":64,\"intermediate_size\":96,"           \
@@ -33,6 +33,16 @@ static const char *const configs[] = {
     "{\"model_type\":\"qwen2\"," SIZES "\"num_attention_heads\":2,"
     "\"num_key_value_heads\":1,\"tie_word_embeddings\":true}"};
 enum { CONFIGS = sizeof configs / sizeof *configs };
+
+/* With losses of routers, which count the tokens of whole sequences. */
+static const char *const mixtures[] = {
+    "{\"model_type\":\"mixtral\"," SIZES "\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":2,\"num_local_experts\":4,"
+    "\"num_experts_per_tok\":2}",
+    "{\"model_type\":\"gpt_oss\"," SIZES "\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":2,\"head_dim\":16,\"num_local_experts\":4,"
+    "\"num_experts_per_tok\":2,\"sliding_window\":5,\"swiglu_limit\":0.1}"};
+enum { MIXTURES = sizeof mixtures / sizeof *mixtures };
 
 struct way {
     const struct pen_model *model;
@@ -79,6 +89,7 @@ static void make_member(struct member *it)
         .step_rows = MICROBATCHES * BATCH * way->sequence,
         .recompute = way->recompute,
         .tensor = {.total = way->pieces, .count = way->pieces},
+        .router = {.aux = 1, .z = 0.1},
         .context = it->share};
     struct pen_text why = PEN_TEXT_EMPTY;
     if (pen_network_create(&options, &it->network, &why) != PEN_OK)
@@ -237,6 +248,24 @@ static void try_models(enum pen_precision dtype, bool is_reference)
     }
 }
 
+static void so_do_those_of_mixtures(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MIXTURES; i++) {
+        struct pen_model *model = NULL;
+        assert_int_equal(
+            pen_model_parse(mixtures[i], strlen(mixtures[i]), &model, NULL),
+            PEN_OK);
+        struct way way = {
+            .model = model, .sequence = 16, .dtype = PEN_PRECISION_F32};
+        try_ways(&way, 4);
+        way.is_reference = true;
+        way.pieces = 2;
+        try_ways(&way, 2);
+        pen_model_free(model);
+    }
+}
+
 static void parts_add_up_to_whole_sequences(void **state)
 {
     (void)state;
@@ -258,17 +287,17 @@ static void so_they_do_in_bf16(void **state)
 /*
  * Of each layer and micro-batch, in chunks of keys and values: forward both
  * chunks go to all others; backward all low chunks get a share of every other
- * part, and the high chunk of a part those of the parts before it.
+ * part, and the high chunk of a part those of the parts before it. Blocks with
+ * experts send others the tokens of each.
  */
-static void bytes_are_those_of_the_formula(void **state)
+static void expect_bytes(const char *config)
 {
-    (void)state;
     enum { SIZE = 4, SEQUENCE = 16, LAYERS = 2 };
     struct pen_model *model = NULL;
     struct member members[MOST_MEMBERS];
     struct thread_world *world = thread_world_create(SIZE);
-    assert_int_equal(
-        pen_model_parse(configs[1], strlen(configs[1]), &model, NULL), PEN_OK);
+    assert_int_equal(pen_model_parse(config, strlen(config), &model, NULL),
+                     PEN_OK);
     const struct way way = {.model = model,
                             .sequence = SEQUENCE,
                             .is_reference = true,
@@ -277,12 +306,21 @@ static void bytes_are_those_of_the_formula(void **state)
     uint64_t chunk = BATCH * SEQUENCE / (2 * SIZE) * 2 * (2 * 16) * 4;
     for (uint32_t k = 0; k < SIZE; k++) {
         uint64_t chunks = 2 * (SIZE - 1) + (SIZE - 1) + (SIZE - 1 - k);
-        assert_int_equal(members[k].share.group->num_bytes,
-                         MICROBATCHES * LAYERS * chunks * chunk);
+        assert_int_equal(
+            members[k].share.group->num_bytes,
+            MICROBATCHES * LAYERS *
+                (chunks * chunk + (SIZE - 1) * model->num_experts * 4));
         free_member(&members[k]);
     }
     pen_model_free(model);
     thread_world_free(world);
+}
+
+static void bytes_are_those_of_the_formula(void **state)
+{
+    (void)state;
+    expect_bytes(configs[1]);
+    expect_bytes(mixtures[0]);
 }
 
 int main(void)
@@ -291,6 +329,7 @@ int main(void)
         cmocka_unit_test(parts_add_up_to_whole_sequences),
         cmocka_unit_test(so_they_do_in_the_fast_engine),
         cmocka_unit_test(so_they_do_in_bf16),
+        cmocka_unit_test(so_do_those_of_mixtures),
         cmocka_unit_test(bytes_are_those_of_the_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,16 @@ static const char *const configs[] = {
     "\"num_key_value_heads\":1,\"tie_word_embeddings\":true}"};
 enum { CONFIGS = sizeof configs / sizeof *configs };
 
+/* With losses of routers, which count the tokens of whole sequences. */
+static const char *const mixtures[] = {
+    "{\"model_type\":\"mixtral\"," SIZES "\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":2,\"num_local_experts\":4,"
+    "\"num_experts_per_tok\":2}",
+    "{\"model_type\":\"gpt_oss\"," SIZES "\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":2,\"head_dim\":16,\"num_local_experts\":4,"
+    "\"num_experts_per_tok\":2,\"sliding_window\":5,\"swiglu_limit\":0.1}"};
+enum { MIXTURES = sizeof mixtures / sizeof *mixtures };
+
 struct way {
     size_t sequence;
     uint32_t slices;
@@ -139,6 +149,7 @@ static void make_run(struct run *run, const struct pen_model *model,
         .num_slices = way->slices,
         .step_rows = (size_t)MICROBATCHES * BATCH * way->sequence,
         .recompute = way->recompute,
+        .router = {.aux = 1, .z = 0.1},
         .tensor = {way->pieces, 0, way->pieces, NULL, false}};
     struct pen_text why = PEN_TEXT_EMPTY;
     if (pen_network_create(&options, &run->network, &why) != PEN_OK)
@@ -243,6 +254,24 @@ static void try_models(enum pen_precision dtype, bool is_reference)
     }
 }
 
+static void so_do_those_of_mixtures(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MIXTURES; i++) {
+        struct pen_model *model = NULL;
+        assert_int_equal(
+            pen_model_parse(mixtures[i], strlen(mixtures[i]), &model, NULL),
+            PEN_OK);
+        struct pen_engine *engine = i == 0
+                                        ? reference_engine(PEN_PRECISION_F32)
+                                        : onednn_engine(PEN_PRECISION_F32, 1);
+        try_ways(model, engine, 16, 4, 1);
+        try_ways(model, engine, 12, 3, 2);
+        pen_engine_free(engine);
+        pen_model_free(model);
+    }
+}
+
 static void slices_agree_with_whole_sequences(void **state)
 {
     (void)state;
@@ -285,13 +314,42 @@ static void slices_that_are_not_equal_are_refused(void **state)
     pen_engine_free(engine);
 }
 
+static void capacities_are_refused(void **state)
+{
+    (void)state;
+    struct pen_engine *engine = reference_engine(PEN_PRECISION_F32);
+    struct pen_model *model = NULL;
+    struct pen_network *network = NULL;
+    struct pen_text why = PEN_TEXT_EMPTY;
+    assert_int_equal(
+        pen_model_parse(mixtures[0], strlen(mixtures[0]), &model, NULL),
+        PEN_OK);
+    struct pen_network_options options = {.engine = engine,
+                                          .model = model,
+                                          .num_layers = model->num_layers,
+                                          .batch = 1,
+                                          .sequence = 8,
+                                          .num_slices = 2,
+                                          .router = {.capacity = 1}};
+    assert_int_equal(pen_network_create(&options, &network, &why), PEN_INVALID);
+    assert_string_equal(pen_text_string(&why),
+                        "--moe-expert-capacity-factor chooses among all tokens "
+                        "of a micro-batch, of which a pass with --slices has "
+                        "some. Drop one of them");
+    pen_text_release(&why);
+    pen_model_free(model);
+    pen_engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_agree_with_whole_sequences),
         cmocka_unit_test(so_they_do_in_the_fast_engine),
         cmocka_unit_test(so_they_do_in_bf16),
+        cmocka_unit_test(so_do_those_of_mixtures),
         cmocka_unit_test(slices_that_are_not_equal_are_refused),
+        cmocka_unit_test(capacities_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

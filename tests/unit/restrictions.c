@@ -243,27 +243,34 @@ static void families_for_planning_are_refused(void **state)
     pen_model_free(planned);
 }
 
-static void experts_are_whole(void **state)
+static void sequences_with_latent_attention_are_whole(void **state)
 {
     (void)state;
-    static const char words[] =
-        "penstock train computes models with experts or latent attention with ";
     struct pen_model *mixture = load_model("preset:mixtral-8x7b");
+    struct pen_model *latent = load_model("preset:deepseek-v3");
     struct pen_training_facts facts = synchronous();
-    struct pen_text reason = PEN_TEXT_EMPTY;
     facts.model = mixture;
     facts.sharding = PEN_SHARDING_ZERO3;
     expect_kept(&facts);
     facts = synchronous();
     facts.model = mixture;
     facts.num_slices = 2;
-    pen_text_add(&reason, "%ssequences without token slices", words);
-    expect_broken(&facts, pen_text_string(&reason), "");
+    expect_kept(&facts);
+    facts.model = latent;
+    expect_broken(&facts,
+                  "penstock train computes models with latent attention with "
+                  "sequences without token slices",
+                  "");
+    facts.model = mixture;
+    facts.degrees[PEN_DEGREE_EP] = 2;
+    expect_broken(&facts, "ep 2 needs sequences without token slices",
+                  EXPERT_REMEDY);
+    facts.degrees[PEN_DEGREE_EP] = 1;
     facts.num_slices = 1;
     facts.degrees[PEN_DEGREE_TP] = 2;
     expect_kept(&facts);
-    pen_text_release(&reason);
     pen_model_free(mixture);
+    pen_model_free(latent);
 }
 
 static void overlapping_steps_are_restricted(void **state)
@@ -489,7 +496,7 @@ int main(void)
         cmocka_unit_test(experts_are_dealt_out_evenly),
         cmocka_unit_test(batches_and_replicas_come_out_even),
         cmocka_unit_test(families_for_planning_are_refused),
-        cmocka_unit_test(experts_are_whole),
+        cmocka_unit_test(sequences_with_latent_attention_are_whole),
         cmocka_unit_test(overlapping_steps_are_restricted),
         cmocka_unit_test(corrections_ask_for_their_optimizer),
         cmocka_unit_test(a_discount_is_for_uncorrected_delays),
