@@ -262,6 +262,7 @@ def predict(
     recompute_granularity: Optional[str] = None,
     use_distributed_optimizer: bool = False,
     sharding: Optional[str] = None,
+    sharding_group: Optional[Count] = None,
     sequence_parallel: bool = False,
     blocks: Optional[Several] = None,
     pipeline_model_parallel_layout: Optional[str] = None,
@@ -342,6 +343,8 @@ def predict(
     use_distributed_optimizer: the same as --sharding zero1
     sharding: over replicas: none, zero1, zero2 or zero3; when not given, the first but none
         that the target has
+    sharding_group: with --sharding zero3, replicas that have all weights together, others have
+        copies; all when not given
     sequence_parallel: also split norms over tp; when not given, as the target does it: penstock
         does not
     blocks: blocks of each stage, as 1,2,2,3; as even as possible when not given

@@ -167,6 +167,28 @@ static pen_status check_counts(const struct pen_plan *plan,
     return PEN_INVALID;
 }
 
+/* Checks that groups that have all weights together make up the replicas. */
+static pen_status check_group(const struct pen_plan *plan, struct pen_text *why)
+{
+    uint64_t replicas =
+        (uint64_t)plan->degrees[PEN_DEGREE_DP] * plan->degrees[PEN_DEGREE_CP];
+    uint32_t group = plan->sharding_group;
+    if (group == 0 ||
+        (plan->sharding == PEN_SHARDING_ZERO3 && replicas % group == 0))
+        return PEN_OK;
+    if (plan->sharding != PEN_SHARDING_ZERO3)
+        pen_why(why,
+                "sharding_group %u is about weights, which %s keeps whole; use "
+                "zero3, or drop it",
+                group, pen_sharding_names[plan->sharding]);
+    else
+        pen_why(why,
+                "sharding_group %u does not divide dp x cp, %llu; use a number "
+                "that does, or drop it",
+                group, (unsigned long long)replicas);
+    return PEN_INVALID;
+}
+
 /* Checks that the stages are layers 0, 1, ... without a gap. */
 static pen_status check_stages(const struct pen_plan *plan,
                                struct pen_text *why)
@@ -241,6 +263,8 @@ pen_status pen_plan_check(const struct pen_plan *plan, struct pen_text *why)
     pen_status status = check_words(plan, why);
     if (status == PEN_OK)
         status = check_counts(plan, why);
+    if (status == PEN_OK)
+        status = check_group(plan, why);
     if (status == PEN_OK)
         status = check_stages(plan, why);
     if (status == PEN_OK)

@@ -139,6 +139,8 @@ struct pen_plan {
     uint32_t num_microbatches; /* of one pipeline in one step */
     struct pen_plan_schedule schedule;
     enum pen_sharding sharding;
+    uint32_t sharding_group;    /* of ZeRO-3: replicas that have all weights
+                                   together, others have copies; 0: all */
     bool has_sequence_parallel; /* norms and dropout are cut over tp, too */
     uint32_t expert_tp; /* ranks that share an expert's tensors; 0: tp */
     struct pen_recipe recipe;

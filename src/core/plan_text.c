@@ -1,7 +1,7 @@
 /*
  * plan.json.
  *
- *   {"format": "penstock-plan", "version": 2,
+ *   {"format": "penstock-plan", "version": 3,
  *    "model": {"name": "gpt2", "sha256": "...", "config": {...}},
  *    "cluster": {"name": "dgx-a100*8", "node_size": 8}, "target": "megatron",
  *    "workload": {"sequence": 1024, "dtype": "bf16"},
@@ -12,8 +12,9 @@
  *    "sequence_parallel": false, "logical_replicas": 1, "seed": 1234,
  *    "recipe": {"dispatcher": "hybridep", ...}, "predicted": {...}}
  *
- * Version 2 has "recipe" and "expert_tp" of the degrees. A plan without them is
- * printed as version 1, which 0.1.0 reads, too.
+ * Version 3 has "sharding_group", version 2 "recipe" and "expert_tp" of the
+ * degrees. A plan is printed as the first version that has all of its keys:
+ * 0.1.0 reads version 1.
  */
 #include "core/plan.h"
 
@@ -26,7 +27,7 @@
 #include <string.h>
 
 #define FORMAT "penstock-plan"
-#define VERSION 2
+#define VERSION 3
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define MAX_LIMIT 1e6 /* of a schedule's memory, in A */
 
@@ -125,11 +126,12 @@ static void add_config(const char *config, struct pen_text *out)
             pen_text_add_string(out, "\n    ");
 }
 
-/* Returns whether version 1 can express all of it. */
-static bool is_old(const struct pen_plan *plan)
+/* Returns the first version that can express all of it. */
+static int version_of(const struct pen_plan *plan)
 {
-    return plan->expert_tp == 0 && plan->number <= PEN_NUMBER_FP8 &&
-           pen_recipe_is_plain(&plan->recipe);
+    bool is_old = plan->expert_tp == 0 && plan->number <= PEN_NUMBER_FP8 &&
+                  pen_recipe_is_plain(&plan->recipe);
+    return plan->sharding_group != 0 ? VERSION : is_old ? 1 : 2;
 }
 
 static void add_head(const struct pen_plan *plan, struct pen_text *out)
@@ -137,8 +139,7 @@ static void add_head(const struct pen_plan *plan, struct pen_text *out)
     pen_text_add(out,
                  "{\n  \"format\": \"%s\",\n  \"version\": %d,\n"
                  "  \"model\": {\"name\": \"%s\", \"sha256\": \"%s\"",
-                 FORMAT, is_old(plan) ? 1 : VERSION, plan->model,
-                 plan->model_hash);
+                 FORMAT, version_of(plan), plan->model, plan->model_hash);
     if (plan->config != NULL)
         add_config(plan->config, out);
     pen_text_add_string(out, "},\n");
@@ -165,10 +166,13 @@ void pen_plan_print(const struct pen_plan *plan, struct pen_text *out)
                  plan->micro_batch, plan->num_microbatches);
     add_stages(plan, out);
     add_schedule(&plan->schedule, out);
+    pen_text_add(out, "  \"sharding\": \"%s\",\n",
+                 pen_sharding_names[plan->sharding]);
+    if (plan->sharding_group != 0)
+        pen_text_add(out, "  \"sharding_group\": %u,\n", plan->sharding_group);
     pen_text_add(out,
-                 "  \"sharding\": \"%s\",\n  \"sequence_parallel\": %s,\n"
+                 "  \"sequence_parallel\": %s,\n"
                  "  \"logical_replicas\": %u,\n  \"seed\": %" PRIu64,
-                 pen_sharding_names[plan->sharding],
                  plan->has_sequence_parallel ? "true" : "false",
                  plan->logical_replicas, plan->seed);
     if (!pen_recipe_is_plain(&plan->recipe)) {
@@ -484,6 +488,10 @@ static pen_status read_counts(const struct pen_json *file, struct pen_plan *out,
     if (status == PEN_OK)
         status = pen_json_read_choice(file, "sharding", pen_sharding_names,
                                       &sharding, why);
+    if (status == PEN_OK && pen_json_has(file, "sharding_group"))
+        status = pen_json_read_integer(file, "sharding_group", 1,
+                                       PEN_PLAN_MAX_DEGREE,
+                                       &out->sharding_group, why);
     if (status == PEN_OK)
         status = pen_json_read_integer(file, "logical_replicas", 1,
                                        PEN_PLAN_MAX_DEGREE,
@@ -524,8 +532,12 @@ static pen_status read_file(const struct pen_json *file, struct pen_plan *out,
     pen_status status =
         pen_json_read_version(file, FORMAT, VERSION, &version, why);
     if (status == PEN_OK)
-        status = pen_json_check_keys(
-            file, version == 1 ? OLD_KEYS : OLD_KEYS " recipe", why);
+        status = pen_json_check_keys(file,
+                                     version == 1   ? OLD_KEYS
+                                     : version == 2 ? OLD_KEYS " recipe"
+                                                    : OLD_KEYS
+                                         " recipe sharding_group",
+                                     why);
     if (status == PEN_OK)
         status = read_model(file, out, why);
     if (status == PEN_OK)

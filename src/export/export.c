@@ -76,6 +76,7 @@ pen_status pen_export_nearest(const struct pen_export *exporter,
     if (status != PEN_OK)
         return status;
     pen__nearest_recipe(nearest, model);
+    pen__nearest_group(nearest, exporter->program, notes);
     status = exporter->fit(nearest, model, notes, why);
     if (status == PEN_OK && notes->length > before)
         nearest->predicted.is_there = false;

@@ -47,6 +47,10 @@ void pen__note(struct pen_text *notes, const char *format, ...)
 void pen__nearest_merge(struct pen_plan *plan, const char *program,
                         struct pen_text *notes);
 
+/* Shards weights over all replicas instead of groups of them. */
+void pen__nearest_group(struct pen_plan *plan, const char *program,
+                        struct pen_text *notes);
+
 /* Chooses one way of recomputation for all stages: the one that keeps least. */
 void pen__nearest_recompute(struct pen_plan *plan, const char *program,
                             struct pen_text *notes);

@@ -17,6 +17,18 @@ void pen__note(struct pen_text *notes, const char *format, ...)
     pen_text_add_string(notes, "\n");
 }
 
+void pen__nearest_group(struct pen_plan *plan, const char *program,
+                        struct pen_text *notes)
+{
+    if (plan->sharding_group == 0)
+        return;
+    pen__note(notes,
+              "the export for %s shards weights over all replicas instead of "
+              "groups of %u",
+              program, plan->sharding_group);
+    plan->sharding_group = 0;
+}
+
 static enum pen_recompute stronger(enum pen_recompute a, enum pen_recompute b)
 {
     return a > b ? a : b;

@@ -19,6 +19,7 @@ bool pen_candidate_is_same_layout(const struct pen_candidate *a,
 {
     return memcmp(a->degrees, b->degrees, sizeof a->degrees) == 0 &&
            a->micro_batch == b->micro_batch && a->sharding == b->sharding &&
+           a->sharding_group == b->sharding_group &&
            a->generator == b->generator;
 }
 
@@ -53,6 +54,7 @@ static struct pen_plan *create_plan(const struct pen_setting *setting,
     plan->micro_batch = candidate->micro_batch;
     plan->num_microbatches = candidate->num_microbatches;
     plan->sharding = candidate->sharding;
+    plan->sharding_group = candidate->sharding_group;
     plan->has_sequence_parallel =
         pen_candidate_has_sequence_parallel(setting, candidate);
     plan->expert_tp = candidate->expert_tp;
@@ -249,4 +251,6 @@ void pen_candidate_print(const struct pen_candidate *candidate,
     }
     if (candidate->sharding != PEN_SHARDING_NONE)
         pen_text_add(out, " %s", pen_sharding_names[candidate->sharding]);
+    if (candidate->sharding_group != 0)
+        pen_text_add(out, " in groups of %u", candidate->sharding_group);
 }

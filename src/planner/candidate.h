@@ -14,6 +14,7 @@ struct pen_candidate {
     uint32_t num_microbatches; /* of one pipeline in one step */
     enum pen_recompute recompute;
     enum pen_sharding sharding;
+    uint32_t sharding_group; /* as of a plan */
     const struct pen_generator *generator;
     bool cuts_rows;     /* of norms over tp, where the target can do without */
     uint32_t expert_tp; /* as of a plan, and so is the recipe */

@@ -1,5 +1,6 @@
 #include "planner/candidates.h"
 
+#include "planner/collective.h"
 #include "planner/energy.h"
 #include "planner/layer_class.h"
 #include "planner/measured.h"
@@ -544,6 +545,27 @@ static bool needs_shards(const struct pen_setting *setting,
             recipe->moment_bytes != 0);
 }
 
+/* Returns the replicas of a node where groups of them make up all replicas, and
+ * there are several groups; else 0. */
+static uint32_t node_group(const struct pen_setting *setting,
+                           const struct pen_candidate *candidate)
+{
+    uint32_t replicas =
+        candidate->degrees[PEN_DEGREE_DP] * candidate->degrees[PEN_DEGREE_CP];
+    uint64_t group = pen_cluster_node_size(setting->cluster) /
+                     candidate->degrees[PEN_DEGREE_TP];
+    bool is_cut = group > 1 && group < replicas && replicas % group == 0;
+    return is_cut ? (uint32_t)group : 0;
+}
+
+static bool add_checked(const struct pen_setting *setting,
+                        const struct pen_candidate *candidate,
+                        struct pen__candidate_list *out)
+{
+    return pen_target_check(setting, candidate, NULL) != PEN_OK ||
+           add_candidate(out, candidate);
+}
+
 /* One device of a kind needs no share; else all that the target has. */
 static bool add_shardings(const struct pen_setting *setting,
                           const struct pen_candidate_filter *filter,
@@ -558,11 +580,16 @@ static bool add_shardings(const struct pen_setting *setting,
          i++) {
         candidate.sharding = (enum pen_sharding)i;
         if (is_among(filter->shardings, i) &&
-            pen_target_check(setting, &candidate, NULL) == PEN_OK &&
-            !add_candidate(out, &candidate))
+            !add_checked(setting, &candidate, out))
             return false;
     }
-    return true;
+    if (setting->target != PEN_TARGET_PENSTOCK ||
+        !is_among(filter->shardings, PEN_SHARDING_ZERO3))
+        return true;
+    candidate.sharding = PEN_SHARDING_ZERO3;
+    candidate.sharding_group = node_group(setting, &candidate);
+    return candidate.sharding_group == 0 ||
+           add_checked(setting, &candidate, out);
 }
 
 /* Whether the schedule exists with the candidate's number of micro-batches. */

@@ -116,8 +116,10 @@ static bool apply(const struct work *work, const struct pen_change *before,
         candidate->micro_batch = best->micro_batch;
     if ((choices & bit(PEN_CHOICE_RECOMPUTE)) != 0)
         recompute_as(best, candidate);
-    if ((choices & bit(PEN_CHOICE_SHARDING)) != 0)
+    if ((choices & bit(PEN_CHOICE_SHARDING)) != 0) {
         candidate->sharding = best->sharding;
+        candidate->sharding_group = best->sharding_group;
+    }
     if ((choices & bit(PEN_CHOICE_SEQUENCE)) != 0)
         out->has_sequence_parallel = true;
     if ((choices & bit(PEN_CHOICE_OVERLAP)) != 0)
@@ -137,6 +139,7 @@ static struct pen_candidate candidate_of(const struct pen_plan *plan)
         .num_microbatches = plan->num_microbatches,
         .recompute = plan->stages[0].recompute,
         .sharding = plan->sharding,
+        .sharding_group = plan->sharding_group,
         .generator = pen_generator_find(plan->schedule.name),
         .expert_tp = plan->expert_tp,
         .recipe = plan->recipe};

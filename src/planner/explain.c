@@ -168,6 +168,7 @@ static void try_shardings(struct work *work)
     struct pen_candidate candidate = work->found->candidate;
     uint32_t replicas =
         candidate.degrees[PEN_DEGREE_DP] * candidate.degrees[PEN_DEGREE_CP];
+    candidate.sharding_group = 0;
     for (int i = 0; i < PEN_SHARDINGS && replicas > 1; i++) {
         candidate.sharding = (enum pen_sharding)i;
         if (candidate.sharding != work->found->candidate.sharding)

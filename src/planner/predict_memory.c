@@ -64,7 +64,11 @@ static void count_shared(const struct pen__work *work,
         counts[PEN_MEMORY_GRADIENTS] =
             share + experts * pen__degree(plan, PEN_DEGREE_EP);
     if (pen__passes_weights(work))
-        counts[PEN_MEMORY_WEIGHTS] = share + experts;
+        counts[PEN_MEMORY_WEIGHTS] =
+            experts + (plan->sharding_group > 0
+                           ? ((double)rank->bytes.num_parameters - experts) /
+                                 plan->sharding_group
+                           : share);
 }
 
 static void fill_memory(const struct pen__work *work,

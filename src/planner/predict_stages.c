@@ -153,6 +153,37 @@ static double pass_time(const struct pen__work *work, double bytes)
                                PEN_COLLECTIVE_GATHER, &set, bytes);
 }
 
+/* Returns the seconds of weights on their way, within the replicas that have
+ * all of them together. */
+static double weights_time(const struct pen__work *work, double bytes)
+{
+    const struct pen_plan *plan = work->plan;
+    struct pen_device_set set = {plan->sharding_group,
+                                 pen__degree(plan, PEN_DEGREE_TP)};
+    if (plan->sharding_group == 0)
+        return pass_time(work, bytes);
+    return pen_collective_time(work->setting->cluster, work->device,
+                               PEN_COLLECTIVE_GATHER, &set, bytes);
+}
+
+/* Returns those of new values, after a step, from owners to the ranks of other
+ * groups that keep a copy. */
+static double spread_time(const struct pen__work *work,
+                          const struct pen__stage *stage)
+{
+    const struct pen_plan *plan = work->plan;
+    uint64_t replicas = (uint64_t)pen__degree(plan, PEN_DEGREE_DP) *
+                        pen__degree(plan, PEN_DEGREE_CP);
+    uint32_t group = plan->sharding_group;
+    if (group == 0 || group == replicas)
+        return 0;
+    struct pen_device_set set = {
+        replicas / group, (uint64_t)group * pen__degree(plan, PEN_DEGREE_TP)};
+    return pen_collective_time(
+        work->setting->cluster, work->device, PEN_COLLECTIVE_GATHER, &set,
+        (double)stage->bytes.num_parameters / group * gathered_bytes(work));
+}
+
 /*
  * Whether weights and gradients come and go with every micro-batch, as ZeRO-3
  * has them.
@@ -194,7 +225,7 @@ static void share_weights(const struct pen__work *work,
 {
     const struct pen_layer_bytes kept = weights_at_end(work, stage);
     double bytes = (double)(stage->bytes.num_parameters - kept.num_parameters);
-    double gather = pass_time(work, bytes * gathered_bytes(work));
+    double gather = weights_time(work, bytes * gathered_bytes(work));
     double scatter =
         pass_time(work, bytes * work->setting->practice.reduction_bytes);
     struct pen_layer_time *time = &stage->time;
@@ -256,7 +287,7 @@ static double gather_time(const struct pen__work *work,
         replica_time(work, PEN_COLLECTIVE_GATHER, &bytes, gathered_bytes(work));
     if (practice->overlaps_parameters)
         sec = fmax(sec / 8, sec - 0.9 * stage->time.forward_sec);
-    return sec;
+    return pen__passes_weights(work) ? sec + spread_time(work, stage) : sec;
 }
 
 /* Embedding and head with one matrix on two ranks agree on its gradient. */

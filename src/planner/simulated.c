@@ -304,6 +304,7 @@ static void fill(struct pen__work *work, struct pen_simulated *out)
     out->is_sharded =
         has_sums(work) && work->plan->sharding != PEN_SHARDING_NONE;
     out->gathers_weights = has_sums(work) && sends_weights(work);
+    out->sharding_group = out->gathers_weights ? work->plan->sharding_group : 0;
     out->overlaps_gradients = practice->overlaps_gradients;
     out->costs = work->costs;
     pen_costs_init(&work->costs);

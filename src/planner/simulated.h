@@ -43,7 +43,8 @@ struct pen_simulated {
     uint32_t weight_bytes;   /* of one weight on its way back */
     bool is_blocking;        /* senders wait until their bytes have left */
     bool is_sharded;         /* sums are scattered, weights gathered */
-    bool gathers_weights;    /* ahead of each layer */
+    bool gathers_weights;    /* ahead of each layer, in groups of: */
+    uint32_t sharding_group; /* replicas; 0: all */
     bool overlaps_gradients; /* sums set out while backwards run */
 };
 

@@ -298,6 +298,7 @@ static bool target_runs(const struct pen_setting *setting,
 {
     struct pen_setting other = *setting;
     other.target = target;
+    candidate.sharding_group = 0;
     for (int i = 0; i < PEN_SHARDINGS; i++) {
         candidate.sharding = (enum pen_sharding)i;
         if (pen_target_check(&other, &candidate, NULL) == PEN_OK)
@@ -392,6 +393,37 @@ static bool keeps_gradients(const struct pen_setting *setting,
     return setting->target == PEN_TARGET_PENSTOCK &&
            candidate->sharding >= PEN_SHARDING_ZERO2 &&
            candidate->num_microbatches > 1;
+}
+
+/* Groups that have all weights together, and a copy in each further group. */
+static pen_status check_sharding_group(const struct pen_setting *setting,
+                                       const struct pen_candidate *candidate,
+                                       struct pen_text *why)
+{
+    uint32_t group = candidate->sharding_group;
+    uint64_t replicas = (uint64_t)candidate->degrees[PEN_DEGREE_DP] *
+                        candidate->degrees[PEN_DEGREE_CP];
+    if (group == 0)
+        return PEN_OK;
+    if (setting->target != PEN_TARGET_PENSTOCK)
+        pen_why(why,
+                "groups of %u replicas that have all weights together are "
+                "planned for penstock alone; drop --sharding-group, or use "
+                "--target penstock",
+                group);
+    else if (candidate->sharding != PEN_SHARDING_ZERO3)
+        pen_why(why,
+                "--sharding-group %u is about weights, which --sharding %s "
+                "keeps whole. Give --sharding zero3, or drop it",
+                group, pen_sharding_names[candidate->sharding]);
+    else if (replicas % group != 0)
+        pen_why(why,
+                "--sharding-group %u does not divide the %" PRIu64
+                " replicas. Give a number that does, or drop it",
+                group, replicas);
+    else
+        return PEN_OK;
+    return PEN_INVALID;
 }
 
 static pen_status check_sharding(const struct pen_setting *setting,
@@ -527,9 +559,9 @@ pen_status pen_target_check(const struct pen_setting *setting,
     pen_status (*const rules[])(const struct pen_setting *,
                                 const struct pen_candidate *,
                                 struct pen_text *) = {
-        check_images,   check_trainer, check_tensor, check_sequence,
-        check_experts,  check_batch,   check_stages, check_schedule,
-        check_sharding, check_devices};
+        check_images,   check_trainer,        check_tensor, check_sequence,
+        check_experts,  check_batch,          check_stages, check_schedule,
+        check_sharding, check_sharding_group, check_devices};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         pen_status status = rules[i](setting, candidate, why);
         if (status != PEN_OK)

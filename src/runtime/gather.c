@@ -17,6 +17,7 @@
 
 #include "base/bug.h"
 #include "engine/mirror.h"
+#include "group/subgroup.h"
 #include "group/sum.h"
 
 #include <limits.h>
@@ -43,7 +44,8 @@ struct lane {
     bool is_waiting;           /* for its mirror */
     struct pen_mirror mirror;
     struct pen_group_request *requests; /* of each member */
-    struct pen_sum *sum;                /* that gathers a phantom */
+    struct pen_sum *sum;                /* that gathers a phantom in a group, */
+    struct pen_sum *spread; /* and that takes it to other groups; or NULL */
 };
 
 struct layer {
@@ -65,7 +67,9 @@ struct pen_gather {
     uint32_t asked[MOST_ASKED];
     uint32_t num_asked;
     bool is_spreading;
-    size_t next;          /* piece of the first that was asked for */
+    size_t next;                /* piece of the first that was asked for */
+    struct pen_subgroup within; /* the own group, */
+    struct pen_subgroup across; /* and the same place in all groups */
     uint64_t num_set_out; /* piece n of all takes lane n modulo their number */
     struct lane lanes[LANES];
 };
@@ -167,14 +171,28 @@ static uint32_t channel_of(const struct pen_gather *gather,
            VALUE_CHANNEL;
 }
 
-static pen_status make_sum(struct pen_gather *gather, struct lane *lane)
+static pen_status make_sum(struct pen_gather *gather, struct lane *lane,
+                           struct pen_group *group, struct pen_sum **out)
 {
-    const struct pen_sum_options options = {.group = gather->options.group,
+    const struct pen_sum_options options = {.group = group,
                                             .channel = channel_of(gather, lane),
                                             .route = PEN_SUM_FAST,
                                             .is_phantom = true,
                                             .most = most_elements(gather)};
-    return pen_sum_create(&options, &lane->sum);
+    return pen_sum_create(&options, out);
+}
+
+static pen_status make_sums(struct pen_gather *gather, struct lane *lane)
+{
+    struct pen_group *all = gather->options.group;
+    uint32_t size = gather->options.size;
+    if (size == all->size)
+        return make_sum(gather, lane, all, &lane->sum);
+    pen_status status =
+        make_sum(gather, lane, &gather->within.group, &lane->sum);
+    if (status == PEN_OK)
+        status = make_sum(gather, lane, &gather->across.group, &lane->spread);
+    return status;
 }
 
 static pen_status make_lanes(struct pen_gather *gather)
@@ -184,7 +202,7 @@ static pen_status make_lanes(struct pen_gather *gather)
     for (int i = 0; i < LANES && status == PEN_OK; i++) {
         struct lane *lane = &gather->lanes[i];
         if (gather->options.phantom != NULL) {
-            status = make_sum(gather, lane);
+            status = make_sums(gather, lane);
             continue;
         }
         lane->requests =
@@ -206,6 +224,11 @@ pen_status pen_gather_create(const struct pen_gather_options *options,
     if (gather == NULL)
         return PEN_NOMEM;
     gather->options = *options;
+    uint32_t own = own_group(gather), size = options->size;
+    pen_subgroup_init(&gather->within, options->group, own * size, 1, size);
+    pen_subgroup_init(&gather->across, options->group,
+                      options->group->self % size, size,
+                      options->group->size / size);
     pen_status status = PEN_OK;
     if (options->phantom == NULL)
         status = pen_turns_create(options->network, options->reduction,
@@ -229,6 +252,7 @@ void pen_gather_free(struct pen_gather *gather)
         pen_mirror_release(&gather->lanes[i].mirror);
         free(gather->lanes[i].requests);
         pen_sum_free(gather->lanes[i].sum);
+        pen_sum_free(gather->lanes[i].spread);
     }
     pen_turns_free(gather->turns);
     free(gather->layers);
@@ -359,23 +383,35 @@ static void set_out_when_shown(struct pen_gather *gather, struct lane *lane)
     }
 }
 
-/* Each member sends its share to all others. */
+static struct pen_sum *phantom_sum(const struct pen_gather *gather,
+                                   const struct lane *lane)
+{
+    return gather->is_spreading ? lane->spread : lane->sum;
+}
+
+/* Each member sends its share to all others of its group; or of what a place in
+ * the groups keeps to those with the same place. */
 static void set_out_phantom(const struct pen_gather *gather, struct lane *lane)
 {
+    uint64_t count = lane->piece->count, size = gather->options.size;
+    uint64_t place = gather->options.group->self % size;
+    if (gather->is_spreading)
+        count = count * (place + 1) / size - count * place / size;
     const struct pen_sum_job job = {.way = PEN_SUM_OUT,
-                                    .count = lane->piece->count,
+                                    .count = (size_t)count,
                                     .element_bytes =
                                         gather->options.phantom->value_size};
-    pen_sum_begin(lane->sum, &job);
+    pen_sum_begin(phantom_sum(gather, lane), &job);
 }
 
 static bool is_finished(struct pen_gather *gather, struct lane *lane)
 {
     const struct piece *piece = lane->piece;
     if (gather->options.phantom != NULL) {
-        if (pen_sum_poll(lane->sum) != PEN_OK)
+        if (pen_sum_poll(phantom_sum(gather, lane)) != PEN_OK)
             return false;
-        gather->layers[piece->layer].num_missing--;
+        if (!gather->is_spreading)
+            gather->layers[piece->layer].num_missing--;
         return true;
     }
     if (!pen_group_is_done(gather->options.group, lane->requests,
@@ -421,6 +457,7 @@ static void spread_pieces(struct pen_gather *gather)
         const struct piece *piece = &gather->pieces[gather->next];
         struct lane *lane = &gather->lanes[gather->num_set_out % LANES];
         bool is_here =
+            gather->options.phantom != NULL ||
             pen_reduction_keeps(gather->options.reduction, piece->parameter);
         if (is_here && lane->piece != NULL)
             return;

@@ -28,8 +28,8 @@ struct pen_gather_options {
     struct pen_network *network;
     const struct pen_reduction *reduction; /* knows the owners */
     uint32_t size;                         /* of a group; divides the members */
-    const struct pen_phantom *phantom; /* or NULL. Phantoms have one group, and
-                                          each member an equal share */
+    const struct pen_phantom *phantom; /* or NULL. Each member of a group has an
+                                          equal share of a phantom */
 };
 
 /* Gives all values memory: they were made without. The options are borrowed. On

@@ -329,6 +329,7 @@ static pen_status run_trainer(struct rank *rank,
         .sharding = simulation->gathers_weights ? PEN_SHARDING_ZERO3
                     : simulation->is_sharded    ? PEN_SHARDING_ZERO1
                                                 : PEN_SHARDING_NONE,
+        .sharding_group = simulation->sharding_group,
         .maker = &maker,
         .phantom = &phantom,
         .is_verified = true,

@@ -54,8 +54,9 @@ struct pen_simulation {
     uint32_t value_size;    /* of a weight on its way back */
     bool is_sharded;      /* optimizer: sums are scattered, weights gathered */
     bool gathers_weights; /* ahead of each layer, too, and keeps none */
-    bool overlaps_sums;   /* they set out layer by layer, else at the end */
-    double other_sec;     /* of a step, after everything else */
+    uint32_t sharding_group; /* replicas that have all together; 0: all */
+    bool overlaps_sums;      /* they set out layer by layer, else at the end */
+    double other_sec;        /* of a step, after everything else */
     uint32_t num_steps;
     struct pen_platform_options platform;
     const struct pen_disturbances *disturbances; /* or NULL */

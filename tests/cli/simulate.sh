@@ -308,6 +308,21 @@ block=$((2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 48 + 2 * 64)) words=$((97 * 64))
 same "bytes of gradients and weights" "$(json 'sum(l["bytes"] for l in d["simulated"]["links"]) / 2')" \
     "$((3 * 4 * (3 * (2 * words + 64 + 2 * block) - (words + 64 + block)))).0"
 
+# Groups of two: weights travel inside each of two groups, and after the step every owner
+# sends its new values to one rank of the other group.
+run 0 predict --model "$work/dense.json" --cluster "$work/four.yaml" --target penstock --seq-length 16 \
+    --global-batch-size 4 --dp 4 --sharding zero3 --sharding-group 2 --dtype bf16 -o "$work/hybrid.json" --json
+same "version and group" "$(python3 -c 'import json, sys
+plan = json.load(open(sys.argv[1]))
+print(plan["version"], plan["sharding_group"])' "$work/hybrid.json")" "3 2"
+hybrid=$(json 'd["memory"][0]["weights"]')
+run 0 predict --model "$work/dense.json" --cluster "$work/four.yaml" --target penstock --seq-length 16 \
+    --global-batch-size 4 --dp 4 --sharding zero3 --dtype bf16 --json
+same "twice the weights" "$(json "abs($hybrid - 2 * d['memory'][0]['weights']) <= 16")" True
+run 0 simulate --plan "$work/hybrid.json" --cluster "$work/four.yaml" --steps 1 --json
+same "bytes of groups" "$(json 'sum(l["bytes"] for l in d["simulated"]["links"]) / 2')" \
+    "$((4 * ((3 + 2 * 2 + 1) * (2 * words + 64 + 2 * block) - 2 * (words + 64 + block)))).0"
+
 # ---- a sweep ----
 run 0 simulate --plan "$plan" --sweep slow-rank=3@1:2:0.5 --plot "$work/sweep.svg"
 out_has "rank 3, times as slow"

@@ -63,6 +63,18 @@ run 0 "${even[@]}" --engine sleep:1ms
 run 1 "${rows[@]}" --tp 1
 err_has "--sequence-parallel with tp 1: penstock needs several ranks"
 
+# Groups of replicas that have all weights together are those of --sharding-group.
+groups=(predict --model "$work/even.json" --cluster "$work/host.yaml" --target penstock --seq-length 16
+    --global-batch-size 8 --dp 8)
+run 0 "${groups[@]}" --sharding zero3 --sharding-group 4 -o "$work/groups.json"
+out_has "weights: 4 neighbouring replicas have all of them together"
+run 0 "${train[@]}" --model "$work/even.json" --plan "$work/groups.json" --check
+out_has "checked: the training would start on 8 ranks"
+run 1 "${groups[@]}" --sharding zero3 --sharding-group 3
+err_has "--sharding-group 3 does not divide the 8 replicas"
+run 1 "${groups[@]}" --sharding zero2 --sharding-group 4
+err_has "--sharding-group 4 is about weights, which --sharding zero2 keeps whole"
+
 # Without a plan it is a check of this process.
 run 0 "${train[@]}" --check --log "$work/log.jsonl"
 out_has "checked: the training would start on 1 rank with 1f1b, 5 steps of 1 samples"

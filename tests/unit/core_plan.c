@@ -190,8 +190,8 @@ static void wrong_plans_are_refused_by_their_place(void **state)
     (void)state;
     expect_refusal("{\"format\":\"penstock-costs\",\"version\":1}",
                    "format must be \"penstock-plan\"");
-    expect_refusal("{\"format\":\"penstock-plan\",\"version\":3}",
-                   "version must be an integer from 1 to 2");
+    expect_refusal("{\"format\":\"penstock-plan\",\"version\":4}",
+                   "version must be an integer from 1 to 3");
     expect_refusal("[]", "the file must be one JSON object");
     expect_refusal("{\"seed\":1,\n \"seed\":2}",
                    "line 2, column 7: duplicate object key near '\"seed\"'");
@@ -216,6 +216,40 @@ static void wrong_plans_are_refused_by_their_place(void **state)
                    "degrees.tp must be an integer from 1 to 1000000");
     expect_refusal(HEAD MODEL WORK DEGREES "\"micro_batch\":1.5}",
                    "micro_batch must be an integer from 1 to 16777216");
+}
+
+/* A plan with groups has the version that knows them, others keep theirs. */
+static void groups_that_share_weights_come_back(void **state)
+{
+    (void)state;
+#define GROUPS(version, sharding, group)                                       \
+    "{\"format\":\"penstock-plan\",\"version\":" version "," MODEL WORK        \
+    "\"degrees\":{\"dp\":4,\"tp\":1,\"pp\":2,\"vpp\":1,\"cp\":1,\"ep\":1}"     \
+    "," COUNTS STAGES SCHEDULE "\"sharding\":\"" sharding                      \
+    "\",\"sharding_group\":" group ",\"logical_replicas\":4,\"seed\":1}"
+    struct pen_text text = PEN_TEXT_EMPTY;
+    struct pen_plan *plan = parse_plan(GROUPS("3", "zero3", "2"));
+    assert_int_equal(2, plan->sharding_group);
+    expect_same_print(plan);
+    pen_plan_print(plan, &text);
+    assert_non_null(strstr(pen_text_string(&text), "\"version\": 3,"));
+    pen_text_release(&text);
+    plan->sharding_group = 0;
+    pen_plan_print(plan, &text);
+    assert_non_null(strstr(pen_text_string(&text), "\"version\": 1,"));
+    pen_text_release(&text);
+    pen_plan_free(plan);
+    expect_refusal(GROUPS("3", "zero3", "3"),
+                   "sharding_group 3 does not divide dp x cp, 4; use a number "
+                   "that does, or drop it");
+    expect_refusal(GROUPS("3", "zero2", "2"),
+                   "sharding_group 2 is about weights, which zero2 keeps "
+                   "whole; use zero3, or drop it");
+    expect_refusal(GROUPS("2", "zero3", "2"),
+                   "sharding_group is not a key of this format; expected one "
+                   "of format version model cluster target workload degrees "
+                   "micro_batch microbatches stages schedule sharding "
+                   "sequence_parallel logical_replicas seed predicted recipe");
 }
 
 static void parts_that_do_not_go_together_are_refused(void **state)
@@ -412,6 +446,7 @@ int main(void)
         cmocka_unit_test(a_plan_is_made_and_saved),
         cmocka_unit_test(a_plan_fits_its_model),
         cmocka_unit_test(wrong_plans_are_refused_by_their_place),
+        cmocka_unit_test(groups_that_share_weights_come_back),
         cmocka_unit_test(parts_that_do_not_go_together_are_refused),
         cmocka_unit_test(a_recipe_comes_back),
         cmocka_unit_test(every_member_of_a_recipe_comes_back),

@@ -137,7 +137,7 @@ _penstock_predict_options() {
         --num-virtual-stages-per-pipeline-rank --vpp --context-parallel-size \
         --cp --expert-model-parallel-size --ep --dp --micro-batch-size \
         --schedule --recompute-granularity --use-distributed-optimizer \
-        --sharding --sequence-parallel --blocks \
+        --sharding --sharding-group --sequence-parallel --blocks \
         --pipeline-model-parallel-layout --from-megatron --devices --peers --lost-peers --peer-link --json --output
 }
 

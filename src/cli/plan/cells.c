@@ -125,7 +125,16 @@ void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out)
     pen_table_add(out, "%u x %u", plan->num_microbatches, plan->micro_batch);
     pen_table_add(out, "%s", schedule_name(plan));
     pen__plan_add_recompute(plan, out);
-    pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
+    pen__plan_add_sharding(plan, out);
+}
+
+void pen__plan_add_sharding(const struct pen_plan *plan, struct pen_table *out)
+{
+    if (plan->sharding_group > 0)
+        pen_table_add(out, "%s/%u", pen_sharding_names[plan->sharding],
+                      plan->sharding_group);
+    else
+        pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
 }
 
 void pen__plan_add_memory(const struct pen_prediction *prediction,

@@ -66,6 +66,9 @@ void pen__plan_add_layout(const struct pen_plan *plan, struct pen_table *out);
  */
 uint32_t pen__plan_recomputed(const struct pen_plan *plan);
 
+/* Adds "zero3", or "zero3/8" in groups of 8 replicas. */
+void pen__plan_add_sharding(const struct pen_plan *plan, struct pen_table *out);
+
 /*
  * Adds "none", "full", the modules that are recomputed, or "full, 3 of 4
  * stages".

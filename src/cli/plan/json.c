@@ -157,6 +157,9 @@ json_t *pen__plan_json(const struct pen_plan *plan,
     json_object_set_new(object, "schedule", json_string(schedule));
     json_object_set_new(object, "sharding",
                         json_string(pen_sharding_names[plan->sharding]));
+    if (plan->sharding_group > 0)
+        json_object_set_new(object, "sharding_group",
+                            json_integer(plan->sharding_group));
     json_object_set_new(
         object, "recompute",
         json_string(pen_recompute_names[plan->stages[0].recompute]));
@@ -211,6 +214,9 @@ static json_t *candidate_json(const struct pen_candidate *candidate)
                   candidate->generator->name, "recompute",
                   pen_recompute_names[candidate->recompute], "sharding",
                   pen_sharding_names[candidate->sharding]);
+    if (candidate->sharding_group > 0)
+        json_object_set_new(object, "sharding_group",
+                            json_integer(candidate->sharding_group));
     if (candidate->cuts_rows)
         json_object_set_new(object, "sequence_parallel", json_true());
     if (candidate->recompute == PEN_RECOMPUTE_SELECTIVE &&

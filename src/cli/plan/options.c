@@ -123,6 +123,9 @@ static const struct row rows[] = {
      WORD("sharding", sharding, pen_sharding_names,
           "over replicas: none, zero1, zero2 or zero3; when not given, the "
           "first but none that the target has")},
+    {PREDICT, COUNT("sharding-group", sharding_group, 1, MOST_DEGREE,
+                    "with --sharding zero3, replicas that have all weights "
+                    "together, others have copies; all when not given")},
     {PREDICT,
      FLAG("sequence-parallel", is_sequence_parallel,
           "also split norms over tp; when not given, as the target does it: "

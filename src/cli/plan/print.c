@@ -127,6 +127,15 @@ static void print_rows(const struct pen_plan *plan, struct pen_text *out)
                      plan->degrees[PEN_DEGREE_TP]);
 }
 
+static void print_groups(const struct pen_plan *plan, struct pen_text *out)
+{
+    if (plan->sharding_group > 0)
+        pen_text_add(out,
+                     "weights: %u neighbouring replicas have all of them "
+                     "together, other groups have copies\n",
+                     plan->sharding_group);
+}
+
 /* Prints the recipe as plan.json has it; a plan without one has no line. */
 static void print_recipe(const struct pen_plan *plan, struct pen_text *out)
 {
@@ -241,6 +250,7 @@ void pen__plan_print(const struct pen_plan *plan,
     print_speed(plan, prediction, out);
     print_stages(plan, out);
     print_rows(plan, out);
+    print_groups(plan, out);
     print_recipe(plan, out);
     pen_text_add(out, "memory in GiB (typical error %.0f %%)",
                  100 * prediction->memory_error);

@@ -199,7 +199,7 @@ void pen__plan_best_table(const struct pen__plan_report *report,
     pen_table_add(out, "recomputation");
     pen__plan_add_recompute(plan, out);
     pen_table_add(out, "sharding");
-    pen_table_add(out, "%s", pen_sharding_names[plan->sharding]);
+    pen__plan_add_sharding(plan, out);
     add_price(&report->ranking->found[0], out);
     if (report->tokens == 0)
         return;

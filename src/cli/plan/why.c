@@ -133,6 +133,8 @@ static struct pen_candidate change_best(const struct answer *answer)
     for (int i = 0; i < PEN_SHARDINGS; i++)
         if (filter->shardings == 1u << i)
             candidate.sharding = (enum pen_sharding)i;
+    if (candidate.sharding != PEN_SHARDING_ZERO3)
+        candidate.sharding_group = 0;
     if (filter->degrees[PEN_DEGREE_VPP] == 0 && filter->generator == NULL &&
         degrees[PEN_DEGREE_PP] == 1) {
         degrees[PEN_DEGREE_VPP] = 1;

@@ -218,6 +218,7 @@ static void fill_simulation(struct pen__simulate_job *job)
     out->value_size = simulated->weight_bytes;
     out->is_sharded = simulated->is_sharded;
     out->gathers_weights = simulated->gathers_weights;
+    out->sharding_group = simulated->sharding_group;
     out->overlaps_sums = simulated->overlaps_gradients;
     out->other_sec = simulated->other_sec;
 }

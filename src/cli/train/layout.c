@@ -80,6 +80,8 @@ static void take_plan(struct pen__train_args *args, const struct pen_plan *plan)
     args->pipeline =
         plan->schedule.name != NULL ? plan->schedule.name : plan->schedule.file;
     args->sharding = plan->sharding;
+    if (plan->sharding_group > 0)
+        args->sharding_group = plan->sharding_group;
     args->micro_batch_size = plan->micro_batch;
     args->modules = plan->recipe.modules;
     args->global_batch_size = pen_plan_global_batch(plan);
