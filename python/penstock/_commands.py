@@ -117,7 +117,7 @@ def plan(
 ) -> Answer:
     """Finds the fastest layouts of a training that fit into memory.
 
-    seq_length: tokens per sequence, as 8k, which is 8192; up to 8192 when not given
+    seq_length: tokens per sequence, as 8k for 8192; up to 8192 when not given
     global_batch_size: sequences (or images) per step, over all devices; 4 Mi tokens when not
         given
     tokens: tokens of the whole run, as 15T: print its days
@@ -158,7 +158,8 @@ def plan(
     dispatcher: how tokens reach their experts: alltoall, allgather, deepep (one copy per node)
         or hybridep (also NVLink over several nodes); alltoall when not given
     moe_token_dispatcher_type: the same in Megatron's words: alltoall, allgather or flex
-    moe_flex_dispatcher_backend: of flex: deepep or hybridep; deepep when not given
+    moe_flex_dispatcher_backend: backend of the flex dispatcher: deepep or hybridep; deepep when
+        not given
     overlap_moe_expert_parallel_comm: send messages of experts while another micro-batch
         computes
     delay_wgrad_compute: fill the gaps of that overlap with weight gradients
@@ -207,7 +208,7 @@ def plan(
         so that the others compute those of a group that fails (SPARe); penstock train cannot
         run them
     seed: seed of the simulated failures; 1 when not given
-    output: write the best plan to FILE; plan.svg: a picture
+    output: write the best plan to FILE, or a picture if it ends in .svg, .png or .pdf
     """
     return Line("plan", locals()).answer()
 
@@ -314,7 +315,7 @@ def predict(
 ) -> Answer:
     """Predicts time and memory of one layout of a training.
 
-    seq_length: tokens per sequence, as 8k, which is 8192; up to 8192 when not given
+    seq_length: tokens per sequence, as 8k for 8192; up to 8192 when not given
     global_batch_size: sequences (or images) per step, over all devices; 4 Mi tokens when not
         given
     tokens: tokens of the whole run, as 15T: print its days
@@ -341,7 +342,7 @@ def predict(
         several stages per rank
     recompute_granularity: none, selective or full; none when not given
     use_distributed_optimizer: the same as --sharding zero1
-    sharding: over replicas: none, zero1, zero2 or zero3; when not given, the first but none
+    sharding: over replicas: none, zero1, zero2 or zero3; when not given, the first after none
         that the target has
     sharding_group: with --sharding zero3, replicas that have all weights together, others have
         copies; all when not given
@@ -364,7 +365,8 @@ def predict(
     dispatcher: how tokens reach their experts: alltoall, allgather, deepep (one copy per node)
         or hybridep (also NVLink over several nodes); alltoall when not given
     moe_token_dispatcher_type: the same in Megatron's words: alltoall, allgather or flex
-    moe_flex_dispatcher_backend: of flex: deepep or hybridep; deepep when not given
+    moe_flex_dispatcher_backend: backend of the flex dispatcher: deepep or hybridep; deepep when
+        not given
     overlap_moe_expert_parallel_comm: send messages of experts while another micro-batch
         computes
     delay_wgrad_compute: fill the gaps of that overlap with weight gradients
@@ -413,7 +415,7 @@ def predict(
         so that the others compute those of a group that fails (SPARe); penstock train cannot
         run them
     seed: seed of the simulated failures; 1 when not given
-    output: write the plan to FILE; goodput.svg: a picture
+    output: write the plan to FILE, or a picture of its goodput if it ends in .svg
     """
     return Line("predict", locals()).answer()
 
@@ -511,8 +513,8 @@ def schedule_make(
         and w half of it each; f=1,i=1,w=1,comm=0 when not given
     memory: activations that operations add and free, in A, the activations of one micro-batch
         on one rank; f=1,i=0,w=-1 when not given
-    memory_limit: maximum of activations on a rank, in A; search: that of 1f1b, one for each
-        stage, when not given
+    memory_limit: maximum of activations on a rank, in A; in search, when not given, that of
+        1f1b: as many as there are stages
     output: write to FILE; to the terminal when not given
     """
     return Line("schedule make", locals(), "name").output()
@@ -542,8 +544,8 @@ def schedule_search(
         and w half of it each; f=1,i=1,w=1,comm=0 when not given
     memory: activations that operations add and free, in A, the activations of one micro-batch
         on one rank; f=1,i=0,w=-1 when not given
-    memory_limit: maximum of activations on a rank, in A; search: that of 1f1b, one for each
-        stage, when not given
+    memory_limit: maximum of activations on a rank, in A; in search, when not given, that of
+        1f1b: as many as there are stages
     seconds: stop the search after S seconds; when its work is done when not given
     seed: seed of the random numbers; 1 when not given
     output: write to FILE; to the terminal when not given
@@ -562,8 +564,8 @@ def schedule_check(
 
     memory: activations that operations add and free, in A, the activations of one micro-batch
         on one rank; f=1,i=0,w=-1 when not given
-    memory_limit: maximum of activations on a rank, in A; search: that of 1f1b, one for each
-        stage, when not given
+    memory_limit: maximum of activations on a rank, in A; in search, when not given, that of
+        1f1b: as many as there are stages
     send_window: sends of a channel that may be in flight; the schedule's own window (at least
         2) when not given
     """
@@ -620,8 +622,8 @@ def schedule_draw(
         and w half of it each; f=1,i=1,w=1,comm=0 when not given
     memory: activations that operations add and free, in A, the activations of one micro-batch
         on one rank; f=1,i=0,w=-1 when not given
-    memory_limit: maximum of activations on a rank, in A; search: that of 1f1b, one for each
-        stage, when not given
+    memory_limit: maximum of activations on a rank, in A; in search, when not given, that of
+        1f1b: as many as there are stages
     send_window: sends of a channel that may be in flight; the schedule's own window (at least
         2) when not given
     output: write to FILE; to the terminal when not given
@@ -653,8 +655,8 @@ def schedule_compare(
         and w half of it each; f=1,i=1,w=1,comm=0 when not given
     memory: activations that operations add and free, in A, the activations of one micro-batch
         on one rank; f=1,i=0,w=-1 when not given
-    memory_limit: maximum of activations on a rank, in A; search: that of 1f1b, one for each
-        stage, when not given
+    memory_limit: maximum of activations on a rank, in A; in search, when not given, that of
+        1f1b: as many as there are stages
     """
     return Line("schedule compare", locals(), "names").answer()
 
@@ -865,8 +867,8 @@ def partition(
     no_transfers: bool = False,
 ) -> Answer:
     """Cuts a network from a PipeDream, dnn-partitioning or Piper file into stages so that the
-    slowest stage is as fast as possible; or each layer of a network among all devices so that a
-    step is (PaSE).
+    slowest stage is as fast as possible; or cuts each layer among all devices so that a step is
+    as fast as possible (PaSE).
 
     devices: number of devices, in place of the file's; for a PipeDream profile, which has none:
         devices of each network level, innermost first
@@ -974,8 +976,8 @@ def sync_compare(
     factors: file with lines METHOD FACTOR: steps to reach a loss, relative to allreduce
     mtbf: mean time between failures of all replicas together, as 3h: orders methods by the
         steps that stay
-    islands: with --mtbf: islands that the replicas are in and that fail one by one, where the
-        method runs between islands; as many as the replicas divide into when not given
+    islands: with --mtbf: islands of replicas, which fail one by one, for methods that run
+        between islands; as many as the replicas divide into when not given
     restart_sec: with --mtbf: seconds to start the processes again; 0.63 when not given,
         measured on one node
     """
@@ -991,8 +993,8 @@ def probe_diff(
 ) -> Answer:
     """Finds the first layer in which two trainings differ.
 
-    tolerance: largest relative difference that counts as equal; 0: the bits must be equal; 1e-4
-        when not given
+    tolerance: largest relative difference that counts as equal; 0: only bit-identical numbers
+        do; 1e-4 when not given
     output: picture of the differences along the layers: .svg, .png or .pdf
     """
     return Line("probe diff", locals(), "a", "b").answer()

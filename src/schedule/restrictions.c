@@ -131,8 +131,8 @@ static bool has_whole_sequences(const struct pen_training_facts *facts,
     const struct pen_model *model = facts->model;
     if (model == NULL || facts->num_slices <= 1 || model->kv_lora_rank == 0)
         return true;
-    pen_why(why, "penstock train computes models with latent attention with "
-                 "sequences without token slices");
+    pen_why(why, "penstock train cannot cut sequences of models with latent "
+                 "attention into token slices");
     return false;
 }
 

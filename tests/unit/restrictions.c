@@ -258,8 +258,8 @@ static void sequences_with_latent_attention_are_whole(void **state)
     expect_kept(&facts);
     facts.model = latent;
     expect_broken(&facts,
-                  "penstock train computes models with latent attention with "
-                  "sequences without token slices",
+                  "penstock train cannot cut sequences of models with latent "
+                  "attention into token slices",
                   "");
     facts.model = mixture;
     facts.degrees[PEN_DEGREE_EP] = 2;

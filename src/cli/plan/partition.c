@@ -137,8 +137,8 @@ static const struct pen__line command_line = {
     .most_words = 1,
     .doc = "Cuts a network from a PipeDream, dnn-partitioning or Piper "
            "file into stages so that the slowest stage is as fast as "
-           "possible; or each layer of a network among all devices so that a "
-           "step is (PaSE).",
+           "possible; or cuts each layer among all devices so that a step is "
+           "as fast as possible (PaSE).",
     .check = check};
 
 /* ---- PipeDream ---- */

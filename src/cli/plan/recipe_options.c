@@ -32,7 +32,8 @@ const struct pen__field pen__recipe_options[] = {
     WORD("moe-token-dispatcher-type", dispatcher_type, dispatcher_types,
          "the same in Megatron's words: alltoall, allgather or flex"),
     WORD("moe-flex-dispatcher-backend", backend, flex_backends,
-         "of flex: deepep or hybridep; deepep when not given"),
+         "backend of the flex dispatcher: deepep or hybridep; deepep when not "
+         "given"),
     FLAG("overlap-moe-expert-parallel-comm", overlaps_experts,
          "send messages of experts while another micro-batch computes"),
     FLAG("delay-wgrad-compute", delays_weights,

@@ -20,8 +20,8 @@ struct args {
 
 static const struct pen__field fields[] = {
     REAL("tolerance", tolerance, 0, 1,
-         "largest relative difference that counts as equal; 0: the bits must "
-         "be equal; 1e-4 when not given"),
+         "largest relative difference that counts as equal; 0: only "
+         "bit-identical numbers do; 1e-4 when not given"),
     TEXT("output", "FILE", output,
          "picture of the differences along the layers: .svg, .png or .pdf"),
     JSON("print JSON")};

@@ -71,9 +71,8 @@ static const struct row rows[] = {
           "not given")},
     {BUILDERS | PEN__CHECK | PEN__DRAW, 0,
      FIELD("memory-limit", "A", memory_limit, REAL, 1e-9, 1e12, NULL,
-           "maximum of activations on a rank, in A; search: that of 1f1b, one "
-           "for "
-           "each stage, when not given")},
+           "maximum of activations on a rank, in A; in search, when not given, "
+           "that of 1f1b: as many as there are stages")},
     {PEN__SEARCH, 0,
      FIELD("seconds", "S", seconds, REAL, 0.01, 1e6, NULL,
            "stop the search after S seconds; when its work is done when "

@@ -57,9 +57,9 @@ static const struct pen__field fields[] = {
          "mean time between failures of all replicas together, as 3h: orders "
          "methods by the steps that stay"),
     COUNT("islands", islands, 2, PEN_REPLICA_MOST_ISLANDS,
-          "with --mtbf: islands that the replicas are in and that fail one by "
-          "one, where the method runs between islands; as many as the "
-          "replicas divide into when not given"),
+          "with --mtbf: islands of replicas, which fail one by one, for "
+          "methods that run between islands; as many as the replicas divide "
+          "into when not given"),
     FIELD("restart-sec", "S", restart_sec, REAL, 0, 1e9, NULL,
           "with --mtbf: seconds to start the processes again; 0.63 when not "
           "given, measured on one node"),

@@ -227,13 +227,13 @@ static const struct pen__field fields[] = {
          "with --ring: the folder of public keys; keys, in the folder of "
          "--key, when not given"),
     TEXT("patience", "TIME", patience,
-         "with --ring: a silent island is dropped after TIME, as 30s; all "
-         "other times of the ring follow from it; as the coordinator's; 30s "
-         "when not given"),
+         "with --ring: time after which a silent island is dropped, as 30s; "
+         "the same as the coordinator's, for all other times of the ring "
+         "follow from it; 30s when not given"),
     WORD("late", late, lates,
          "with --ring: where a round was committed without this island, "
-         "discard what it gave and compute its batches again, or fold it into "
-         "the next round; discard when not given"),
+         "discard its contribution and compute its batches again, or fold it "
+         "into the next round; discard when not given"),
     FLAG("sparse-embedding", has_sparse_sums,
          "for untied embeddings, send only nonzero gradient rows; "
          "results do not change"),
