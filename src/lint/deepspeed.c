@@ -113,7 +113,7 @@ static void judge_zero(struct pen__lint_judge *judge)
          pen__lint_is(config, "zero_optimization.offload_param.device",
                       "nvme"))) {
         pen__lint_what(judge, "offload_param needs stage 3");
-        pen__lint_why(judge, "Only stage 3 parts the parameters, and can keep "
+        pen__lint_why(judge, "Only stage 3 splits the parameters, and can keep "
                              "them elsewhere.");
         pen__lint_todo(judge, "Set stage 3, or delete offload_param.");
         pen__lint_file_at(judge, PEN_LINT_RULE_NEEDS_OPTION,
@@ -121,8 +121,8 @@ static void judge_zero(struct pen__lint_judge *judge)
     }
     if (number >= 2 && pen__lint_count(config, "pipeline.stages", 1) > 1) {
         pen__lint_what(judge, "ZeRO stage %" PRIu64 " with a pipeline", number);
-        pen__lint_why(judge, "The pipeline adds up gradients of micro-batches, "
-                             "which stages 2 and 3 have parted already.");
+        pen__lint_why(judge, "The pipeline sums whole gradients of "
+                             "micro-batches, but stages 2 and 3 split them.");
         pen__lint_todo(judge, "Use stage 1.");
         pen__lint_file_at(judge, PEN_LINT_RULE_CONTRADICTION,
                           "zero_optimization.stage");

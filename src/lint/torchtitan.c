@@ -62,8 +62,8 @@ static uint64_t find_replicas(struct pen__lint_judge *judge)
                        "%" PRIu64 " ranks are not the product of the degrees, "
                        "%" PRIu64,
                        config->world, all);
-        pen__lint_why(judge, "Every rank has a place in each degree; "
-                             "torchtitan stops otherwise.");
+        pen__lint_why(judge, "torchtitan starts only where the product of "
+                             "the degrees is the number of ranks.");
         pen__lint_todo(judge,
                        "Set data_parallel_shard_degree = -1, or start "
                        "%" PRIu64 " ranks.",

@@ -24,7 +24,7 @@ struct pen__base {
     double stash;       /* bytes of a micro-batch in them; on one rank */
 };
 
-#define PEN__MOST_VALUES 512u /* of one degree that are tried */
+#define PEN__MOST_VALUES 512u /* most values of a degree that are tried */
 
 struct pen__values {
     uint32_t items[PEN__MOST_VALUES];

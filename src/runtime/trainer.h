@@ -208,7 +208,7 @@ struct pen_trainer_progress {
 struct pen_trainer_progress
 pen_trainer_progress(const struct pen_trainer *trainer);
 
-/* Wishes of ranks at the end of a step; a step counts the ranks with each. */
+/* Votes that ranks may cast at the end of a step; the step has their counts. */
 enum pen_vote {
     PEN_VOTE_STOP,
     PEN_VOTE_SAVE,
