@@ -21,18 +21,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHAPES = 500 };
+enum { SHAPES = 500, FEW = 8 };
 enum { TRUTH, PLAIN, DEVICE, AGAIN, RUNS };
 
-/* What was found for one operation. */
+/* A row of the table: the findings on one operation. */
 struct row {
     const char *name;
     uint64_t shapes;
     uint64_t beyond;
     uint64_t unlike_plain;
     uint64_t unlike_itself;
-    double largest;
-    uint64_t seed; /* of the largest difference */
+    double largest; /* difference of results that have FEW numbers or more */
+    uint64_t seed;  /* of that shape */
     const char *result;
 };
 
@@ -42,17 +42,39 @@ static const struct device_trials opencl = {.name = "device_shapes",
                                             .create = pen_engine_opencl_create,
                                             .refusal = "compiler"};
 
+/* More than rounding, as `penstock doctor --engine` has it. Among thousands of
+ * random shapes some are harder than those of property/engine_opencl. */
+static double bound_of(enum pen_precision dtype)
+{
+    return dtype == PEN_PRECISION_BF16 ? 0x1p-5 : 1e-4;
+}
+
+/* Sums of random numbers may cancel: a norm of few of them may have little but
+ * rounding errors, and shows only what is quite wrong. */
+static bool is_beyond(const struct trial *truth, const struct trial *found,
+                      double bound, uint64_t seed, struct row *row)
+{
+    bool is_any_beyond = false;
+    for (int i = 0; i < truth->num_results; i++) {
+        const struct trial_result *result = &truth->results[i];
+        bool is_small = result->count < FEW;
+        double apart = relative_distance(result->count, result->numbers,
+                                         found->results[i].numbers);
+        is_any_beyond |= !(apart <= (is_small ? 0.1 : bound));
+        if (!is_small && !(apart <= row->largest)) {
+            row->largest = apart;
+            row->seed = seed;
+            row->result = result->name;
+        }
+    }
+    return is_any_beyond;
+}
+
 static void judge(const struct trial trials[RUNS], double bound, uint64_t seed,
                   struct row *row)
 {
-    struct distance most = trials_distance(&trials[TRUTH], &trials[DEVICE]);
     row->shapes++;
-    row->beyond += !(most.apart <= bound);
-    if (row->result == NULL || !(most.apart <= row->largest)) {
-        row->largest = most.apart;
-        row->seed = seed;
-        row->result = trials[TRUTH].results[most.result].name;
-    }
+    row->beyond += is_beyond(&trials[TRUTH], &trials[DEVICE], bound, seed, row);
     row->unlike_plain +=
         trials_distance(&trials[PLAIN], &trials[DEVICE]).apart != 0;
     row->unlike_itself +=
@@ -77,7 +99,7 @@ static void try_shape(struct pen_engine *const engines[RUNS],
         trials[i].is_bf16_exact = dtype == PEN_PRECISION_BF16;
         op->run(&trials[i]);
     }
-    judge(trials, device_bound(dtype), seed, row);
+    judge(trials, bound_of(dtype), seed, row);
     for (int i = 0; i < RUNS; i++)
         trial_release(&trials[i]);
 }
@@ -110,7 +132,8 @@ static bool try_all(struct pen_engine *const engines[RUNS])
     bool is_all_good = true;
     print_head(engines[DEVICE]->dtype);
     for (size_t i = 0; text_trial_op(i) != NULL; i++) {
-        struct row row = {.name = text_trial_op(i)->name};
+        struct row row = {.name = text_trial_op(i)->name,
+                          .result = "all equal"};
         for (size_t s = 0; s < count; s++)
             for (uint64_t k = 0; k < num_shapes; k++)
                 try_shape(engines, text_trial_op(i), seeds[s] * 1000 + k, &row);

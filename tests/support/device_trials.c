@@ -42,16 +42,12 @@ static void for_all(const struct device_trials *trials,
 }
 
 /* The bounds are those of property/engine_onednn, for the same reasons. */
-double device_bound(enum pen_precision dtype)
-{
-    return dtype == PEN_PRECISION_BF16 ? 6 * 0x1p-9 : 100 * 0x1p-24;
-}
-
 static void is_near(const struct trial_op *op, struct pen_engine *truth,
                     struct pen_engine *engine, uint64_t seed, size_t largest)
 {
-    const struct comparison comparison = {seed, largest,
-                                          device_bound(engine->dtype)};
+    const struct comparison comparison = {
+        seed, largest,
+        engine->dtype == PEN_PRECISION_BF16 ? 6 * 0x1p-9 : 100 * 0x1p-24};
     expect_near(op, truth, engine, &comparison);
 }
 

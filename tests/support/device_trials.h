@@ -21,9 +21,6 @@ struct device_trials {
 struct pen_engine *device_engine(const struct device_trials *trials,
                                  enum pen_precision dtype);
 
-/* How far a result may be from the reference engine, relative to its norm. */
-double device_bound(enum pen_precision dtype);
-
 /* Every operation agrees with the reference engine over random shapes. */
 void device_float_agrees_with_the_reference(void **state);
 void device_bf16_is_within_its_rounding(void **state);

@@ -92,7 +92,8 @@ static void run_router(struct trial *trial)
 static void run_slots(struct trial *trial)
 {
     size_t experts = 1 + pen_random_below(&trial->random, 5);
-    struct pen_router router = {.rows = trial_size(trial), .chosen = 1};
+    /* The gates of a row may cancel, and those of few rows together. */
+    struct pen_router router = {.rows = 8 + trial_size(trial), .chosen = 1};
     router.chosen += pen_random_below(&trial->random, (uint32_t)experts);
     size_t slots = router.rows * router.chosen, width = trial_size(trial);
     size_t count = slots * width;
