@@ -94,7 +94,8 @@ static void decoder_tensor(const struct pen_model *model,
                                    .is_trained = true};
     out->is_block_matrix = from->form->role == PEN_ROLE_MATRIX &&
                            from->form->num_dims >= 2 && from->layer > 0 &&
-                           from->layer + 1 < model->num_layers;
+                           from->layer + 1 < model->num_layers &&
+                           from->form->part != PEN_PART_LOCAL_HEAD;
     memcpy(out->name, from->name, sizeof out->name);
     memcpy(out->shape, from->form->shape, sizeof from->form->shape);
 }

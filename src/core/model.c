@@ -489,6 +489,12 @@ void pen_model_tensor(const struct pen_model *model, uint32_t tensor,
                       struct pen_tensor_info *out)
 {
     PEN_BUG_UNLESS(tensor < model->num_tensors);
+    uint32_t num_common_tensors =
+        model->num_tensors - pen__model_num_local_tensors(model);
+    if (tensor >= num_common_tensors) {
+        pen__model_local_tensor(model, tensor - num_common_tensors, out);
+        return;
+    }
     uint32_t layer = layer_of(model, tensor);
     uint32_t first;
     pen_model_layer_tensors(model, layer, &first);
@@ -519,6 +525,8 @@ uint32_t pen_model_find_expert_part(const struct pen_model *model,
 {
     unsigned list = list_of(model, layer);
     uint32_t first;
+    if (part >= PEN_PART_LOCAL_NORM)
+        return pen__model_find_local_part(model, layer, part);
     pen_model_layer_tensors(model, layer, &first);
     for (uint32_t i = 0; i < num_forms(model, list); i++) {
         const struct pen_tensor_form *form =

@@ -187,6 +187,9 @@ enum pen_part {
     PEN_PART_FINAL_NORM,
     PEN_PART_FINAL_NORM_BIAS,
     PEN_PART_HEAD,
+    PEN_PART_LOCAL_NORM, /* of a head in the middle: model_local.c */
+    PEN_PART_LOCAL_NORM_BIAS,
+    PEN_PART_LOCAL_HEAD,
     PEN_PARTS
 };
 
@@ -195,6 +198,9 @@ enum pen_part {
  * blocks that have experts.
  */
 enum { PEN_TENSOR_LISTS = PEN_LAYER_KINDS + 1 };
+
+/* Tensors of a head in the middle, at most: a norm with its bias, a matrix. */
+enum { PEN_LOCAL_FORMS = 3 };
 
 /* The common part of a tensor in all layers of one list. */
 struct pen_tensor_form {
@@ -311,6 +317,11 @@ struct pen_model {
     uint32_t num_expert_forms;
     uint32_t num_layers;  /* num_blocks + 2 */
     uint32_t num_tensors; /* 0 in families for planning */
+
+    /* Heads in the middle; 0 and none without (model_local.c). */
+    uint32_t num_sections;
+    uint32_t num_local_forms;
+    struct pen_tensor_form local_forms[PEN_LOCAL_FORMS];
     uint64_t num_parameters;
 
     /* A network for images (model_images.c), owned; NULL: it is for text. */
@@ -406,6 +417,26 @@ const char *pen_model_bare_name(const struct pen_model *model,
  */
 pen_status pen_model_check_trainable(const struct pen_model *model,
                                      struct pen_text *why);
+
+/*
+ * Local updates (model_local.c): cuts the blocks into sections, as even as
+ * can be, which learn from losses of their own. The last block of each section
+ * but the last then has a head in the middle: a norm and an output matrix,
+ * whose tensors follow all others. They are in no file of the model itself: a
+ * checkpoint has them in addition. 1 changes nothing. INVALID, with a reason,
+ * where there are fewer blocks, or the model has heads already.
+ */
+pen_status pen_model_add_local_heads(struct pen_model *model, uint32_t sections,
+                                     struct pen_text *why);
+
+/* Returns whether a layer is a block with such a head. */
+bool pen_model_has_local_head(const struct pen_model *model, uint32_t layer);
+
+/* Returns the last layer of a section: of the last one, the model's head. */
+uint32_t pen_model_section_end(const struct pen_model *model, uint32_t section);
+
+/* Returns the parameters of one head in the middle. */
+uint64_t pen_model_local_parameters(const struct pen_model *model);
 
 /*
  * Counts, from the sizes alone (model_shape.c).

@@ -217,6 +217,23 @@ static void head_cost(const struct pen_model *model,
     out->hold_bytes = rows * model->hidden * work->element_bytes;
 }
 
+/* A head in the middle, which has a copy of its input. */
+static void add_local_head(const struct pen_model *model,
+                           const struct pen_workload *work,
+                           struct pen_layer_cost *out)
+{
+    struct pen_layer_cost head = {0};
+    head_cost(model, work, &head);
+    out->forward_flops += head.forward_flops;
+    out->input_flops += head.input_flops;
+    out->weight_flops += head.weight_flops;
+    out->hold_bytes += head.hold_bytes;
+    if (work->recompute == PEN_RECOMPUTE_FULL)
+        out->hold_bytes += head.stash_bytes;
+    else
+        out->stash_bytes += head.stash_bytes;
+}
+
 void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
                           const struct pen_workload *workload,
                           struct pen_layer_cost *out)
@@ -234,6 +251,8 @@ void pen_model_layer_cost(const struct pen_model *model, uint32_t layer,
         break;
     case PEN_LAYER_BLOCK:
         block_cost(model, layer - 1, workload, out);
+        if (pen_model_has_local_head(model, layer))
+            add_local_head(model, workload, out);
         break;
     case PEN_LAYER_HEAD:
     case PEN_LAYER_KINDS:

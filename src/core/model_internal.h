@@ -22,6 +22,13 @@
 pen_status pen__model_create(const struct pen_model *shape,
                              struct pen_model **out, struct pen_text *why);
 
+/* The tensors of heads in the middle, and their parts (model_local.c). */
+uint32_t pen__model_num_local_tensors(const struct pen_model *model);
+void pen__model_local_tensor(const struct pen_model *model, uint32_t index,
+                             struct pen_tensor_info *out);
+uint32_t pen__model_find_local_part(const struct pen_model *model,
+                                    uint32_t layer, enum pen_part part);
+
 /* Counts all parameters; false if there are more than the most. */
 bool pen__model_count(const struct pen_model *model, uint64_t *out);
 

@@ -220,7 +220,10 @@ uint64_t pen_model_layer_parameters(const struct pen_model *model,
     case PEN_LAYER_EMBEDDING:
         return embedding_parameters(model);
     case PEN_LAYER_BLOCK:
-        return block_parameters(model, pen_model_block(model, layer - 1));
+        return block_parameters(model, pen_model_block(model, layer - 1)) +
+               (pen_model_has_local_head(model, layer)
+                    ? pen_model_local_parameters(model)
+                    : 0);
     case PEN_LAYER_HEAD:
     case PEN_LAYER_KINDS:
         break;

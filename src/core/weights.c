@@ -8,6 +8,7 @@
 #include "base/json.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -380,6 +381,19 @@ static pen_status refuse_missing(const struct pen_weights *weights,
             "then give that folder",
             name);
     return PEN_INVALID;
+}
+
+uint32_t pen_weights_num_sections(const struct pen_weights *weights)
+{
+    char name[PEN_TENSOR_NAME_SIZE];
+    uint32_t count = 1;
+    for (;; count++) {
+        int length = snprintf(name, sizeof name, "local_heads.%u.weight",
+                              (unsigned)(count - 1));
+        PEN_BUG_UNLESS(length > 0 && (size_t)length < sizeof name);
+        if (pen_weights_find(weights, name) == NULL)
+            return count;
+    }
 }
 
 pen_status pen_weights_find_tensor(const struct pen_weights *weights,

@@ -64,6 +64,12 @@ size_t pen_weights_count(const struct pen_weights *weights);
 const struct pen_safetensor *pen_weights_at(const struct pen_weights *weights,
                                             size_t index);
 
+/*
+ * Returns the sections of a model with heads in the middle that these weights
+ * are of (model_local.c); 1 where they have no such heads.
+ */
+uint32_t pen_weights_num_sections(const struct pen_weights *weights);
+
 /* Returns the tensor of this name, or NULL. */
 const struct pen_safetensor *pen_weights_find(const struct pen_weights *weights,
                                               const char *name);

@@ -5,31 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-/*
- * Returns the next stage on the way of the bytes: later for activations,
- * earlier for gradients.
- */
-static uint32_t receiver_of(const struct pen_shape *shape, uint32_t stage,
-                            enum pen_direction direction)
-{
-    return direction == PEN_DIRECTION_ACT
-               ? pen_shape_next_stage(shape, stage)
-               : pen_shape_previous_stage(shape, stage);
-}
-
-static uint32_t sender_of(const struct pen_shape *shape, uint32_t stage,
-                          enum pen_direction direction)
-{
-    return direction == PEN_DIRECTION_ACT
-               ? pen_shape_previous_stage(shape, stage)
-               : pen_shape_next_stage(shape, stage);
-}
-
 static bool has_same_ends(const struct pen_shape *shape, uint32_t a, uint32_t b,
                           enum pen_direction direction)
 {
-    uint32_t to_a = receiver_of(shape, a, direction);
-    uint32_t to_b = receiver_of(shape, b, direction);
+    uint32_t to_a = pen_shape_receiver(shape, a, direction);
+    uint32_t to_b = pen_shape_receiver(shape, b, direction);
     return to_a != PEN_NO_STAGE && to_b != PEN_NO_STAGE &&
            pen_shape_rank_of(shape, a) == pen_shape_rank_of(shape, b) &&
            pen_shape_rank_of(shape, to_a) == pen_shape_rank_of(shape, to_b);
@@ -43,7 +23,7 @@ static uint32_t first_with_same_ends(const struct pen_shape *shape,
     uint32_t rank = pen_shape_rank_of(shape, stage);
     uint32_t first = stage;
     if (!pen_shape_is_remote(shape, stage,
-                             receiver_of(shape, stage, direction)))
+                             pen_shape_receiver(shape, stage, direction)))
         return stage;
     for (uint32_t copy = 0; copy < shape->num_copies; copy++) {
         for (uint32_t chunk = 0; chunk < pen_shape_chunks(shape); chunk++) {
@@ -158,7 +138,7 @@ struct pen__link pen__link_at(const struct pen__course *course, uint32_t link)
     enum pen_direction direction =
         rest % 2 == 0 ? PEN_DIRECTION_ACT : PEN_DIRECTION_GRAD;
     uint32_t first = rest / 2 * shape->num_ranks;
-    uint32_t to = receiver_of(shape, stage, direction);
+    uint32_t to = pen_shape_receiver(shape, stage, direction);
     uint32_t from_row = pen_shape_rank_of(shape, stage);
     return (struct pen__link){
         .from_line = first + from_row,
@@ -179,7 +159,7 @@ static struct pen__source message_of(const struct pen__sources *sources,
     enum pen_direction direction = pen_op_info(op->kind)->direction;
     if (direction == PEN_DIRECTION_NONE)
         return nobody;
-    uint32_t stage = sender_of(shape, op->stage, direction);
+    uint32_t stage = pen_shape_sender(shape, op->stage, direction);
     if (!pen_shape_is_remote(shape, op->stage, stage))
         return nobody;
     uint32_t position =
@@ -204,7 +184,7 @@ static struct pen__source window_of(const struct pen__course *course,
 {
     const struct pen_shape *shape = &course->schedule->shape;
     uint32_t stage =
-        receiver_of(shape, op->stage, pen_op_info(op->kind)->direction);
+        pen_shape_receiver(shape, op->stage, pen_op_info(op->kind)->direction);
     if (!pen_shape_is_remote(shape, op->stage, stage))
         return nobody;
     return (struct pen__source){.kind = PEN__SOURCE_WINDOW,
@@ -323,7 +303,7 @@ static uint32_t count_taken(const struct pen__course *course, uint32_t line,
             break;
         if (info->op_class != PEN_OP_CLASS_RECV || info->direction != direction)
             continue;
-        uint32_t sender = sender_of(shape, op->stage, direction);
+        uint32_t sender = pen_shape_sender(shape, op->stage, direction);
         count += pen_shape_rank_of(shape, sender) == from_row;
     }
     return count;
@@ -339,9 +319,9 @@ static uint32_t count_sent(const struct pen_schedule *schedule,
     for (uint32_t i = 0; i < end; i++) {
         const struct pen_op_info *info = pen_op_info(row->ops[i].kind);
         if (info->op_class == PEN_OP_CLASS_SEND && info->direction == direction)
-            count +=
-                pen_shape_rank_of(shape, receiver_of(shape, row->ops[i].stage,
-                                                     direction)) == to_row;
+            count += pen_shape_rank_of(
+                         shape, pen_shape_receiver(shape, row->ops[i].stage,
+                                                   direction)) == to_row;
     }
     return count;
 }

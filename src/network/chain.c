@@ -146,7 +146,8 @@ static void lay_out(struct pen_network *network)
         block += is_end(layer) ? 0 : 1;
         if (!places->is_inner)
             places->input = pen__take(&sizes->stash, layer->input_bytes);
-        places->dy = pen__take(&sizes->hold, layer->output_bytes);
+        places->dy = pen__take(&sizes->hold,
+                               layer->has_own_loss ? 0 : layer->output_bytes);
         places->hold = pen__take(&sizes->hold, layer->hold_bytes);
         places->context = pen__take(&sizes->context, layer->context_bytes);
         places->slopes = pen__take(&sizes->slopes, layer->slopes_bytes);
@@ -545,6 +546,12 @@ bool pen_network_is_finite(const struct pen_network *network, const void *y)
            are_finite(network, y, network->sizes.output);
 }
 
+/* Whether the layer ahead needs the gradient of its output. */
+static bool goes_on(const struct pen_network *network, uint32_t k)
+{
+    return k > 0 && !network->layers[k - 1]->has_own_loss;
+}
+
 /*
  * Computes the chunk that ends with this layer again, without its output: only
  * what backwards read.
@@ -595,8 +602,10 @@ void pen_network_backward_input(struct pen_network *network,
         visit_back(network, k);
         pass.stash = stash_of(network, k, stash, region);
         const void *x = input_of(network, k, stash, region);
-        void *in = k > 0 ? pen__at(hold, network->places[k - 1].dy)
-                         : room_of_message(network, dx);
+        void *in = goes_on(network, k)
+                       ? pen__at(hold, network->places[k - 1].dy)
+                   : k > 0 ? NULL
+                           : room_of_message(network, dx);
         network->layers[k]->ops->backward_input(network->layers[k], &pass, x,
                                                 pen__at(hold, places->dy), in);
         finish_gradient(&pass, in);
@@ -647,8 +656,9 @@ void pen_network_backward(struct pen_network *network,
         visit_back(network, k);
         pass.stash = stash_of(network, k, stash, region);
         const void *x = input_of(network, k, stash, region);
-        void *in = k > 0 ? network->shared_gradients[k % 2]
-                         : room_of_message(network, dx);
+        void *in = goes_on(network, k) ? network->shared_gradients[k % 2]
+                   : k > 0             ? NULL
+                                       : room_of_message(network, dx);
         struct pen__layer *layer = network->layers[k];
         layer->ops->backward_input(layer, &pass, x, dy, in);
         finish_gradient(&pass, in);

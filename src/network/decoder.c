@@ -408,8 +408,12 @@ static pen_status build(struct pen_network *network, struct pen_text *why)
         return PEN_NOMEM;
     for (uint32_t k = 0; k < options->num_layers; k++) {
         network->building = options->first_layer + k;
-        pen_status status = create_layer(network, options->first_layer + k,
-                                         &network->layers[k], why);
+        uint32_t layer = options->first_layer + k;
+        pen_status status =
+            create_layer(network, layer, &network->layers[k], why);
+        if (status == PEN_OK && pen_model_has_local_head(options->model, layer))
+            status =
+                pen__local_head_add(network, layer, &network->layers[k], why);
         if (status != PEN_OK)
             return status;
     }

@@ -83,8 +83,16 @@ pen_status pen__embedding_create(struct pen_network *network, uint32_t layer,
                                  struct pen__layer **out, struct pen_text *why);
 pen_status pen__block_create(struct pen_network *network, uint32_t layer,
                              struct pen__layer **out, struct pen_text *why);
+/* Also makes the head in the middle of a block that has one. */
 pen_status pen__head_create(struct pen_network *network, uint32_t layer,
                             struct pen__layer **out, struct pen_text *why);
+
+/*
+ * Adds a head in the middle to a block that is there: *layer becomes both,
+ * and owns the block. On failure *layer is untouched. See local.c.
+ */
+pen_status pen__local_head_add(struct pen_network *network, uint32_t number,
+                               struct pen__layer **layer, struct pen_text *why);
 
 /*
  * Cosines and sines of all positions, [sequence][rotary size / 2] each, of the

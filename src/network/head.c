@@ -1,5 +1,6 @@
 /*
- * The last layer: norm, logits, loss.
+ * The last layer: norm, logits, loss. Also those three in the middle of a model
+ * (local.c), then with a matrix and a norm of its own.
  *
  * The forward replaces the logits by their gradient where there will be a
  * backward, for the loss has no other use for them.
@@ -25,6 +26,7 @@ struct head {
     struct pen__layer base;
     struct pen__shape shape;
     struct pen__norm norm;
+    bool is_local; /* in the middle */
     bool is_tied;
 
     /* In the stash. */
@@ -218,14 +220,16 @@ static void lay_out(struct head *head,
 }
 
 /* A tied matrix is the embedding's, or a copy where that is elsewhere. */
-static pen_status find_matrix(struct pen_network *network, uint32_t layer,
+static pen_status find_matrix(const struct head *head,
+                              struct pen_network *network, uint32_t layer,
                               uint32_t piece, struct pen_parameter **out,
                               struct pen_text *why)
 {
     const struct pen_network_options *options = &network->options;
-    struct pen__part part = {.part = PEN_PART_HEAD,
+    struct pen__part part = {.part = head->is_local ? PEN_PART_LOCAL_HEAD
+                                                    : PEN_PART_HEAD,
                              .cut = pen__cut_words(options, piece)};
-    bool is_tied = options->model->has_tied_embeddings;
+    bool is_tied = head->is_tied;
     if (is_tied && options->first_layer == 0) {
         *out = network->parameters[piece - options->tensor.first].parameter;
         return PEN_OK;
@@ -259,17 +263,19 @@ static pen_status add_piece(struct head *head, struct pen_network *network,
                                                 .first = (int32_t)words.first,
                                                 .ignore = PEN_NO_TARGET};
     pen_status status =
-        find_matrix(network, layer, number, &piece->output.weight, why);
+        find_matrix(head, network, layer, number, &piece->output.weight, why);
     if (status == PEN_OK)
         status = engine->ops->linear_prepare(engine, &piece->output, why);
-    network->sizes.logits +=
-        head->shape.rows * words.count * head->shape.element;
+    if (!head->is_local)
+        network->sizes.logits +=
+            head->shape.rows * words.count * head->shape.element;
     return status;
 }
 
 pen_status pen__head_create(struct pen_network *network, uint32_t layer,
                             struct pen__layer **out, struct pen_text *why)
 {
+    const struct pen_model *model = network->options.model;
     uint32_t count = network->options.tensor.count;
     struct head *head =
         calloc(1, sizeof *head + count * sizeof head->pieces[0]);
@@ -277,11 +283,14 @@ pen_status pen__head_create(struct pen_network *network, uint32_t layer,
         return PEN_NOMEM;
     head->base.ops = &head_ops;
     head->shape = pen__shape_of(&network->options);
-    head->is_tied = network->options.model->has_tied_embeddings;
+    head->is_local = pen_model_has_local_head(model, layer);
+    head->is_tied = model->has_tied_embeddings && !head->is_local;
     head->num_pieces = count;
-    pen_status status =
-        pen__norm_init(&head->norm, network, layer, PEN_PART_FINAL_NORM,
-                       PEN_PART_FINAL_NORM_BIAS, why);
+    pen_status status = pen__norm_init(
+        &head->norm, network, layer,
+        head->is_local ? PEN_PART_LOCAL_NORM : PEN_PART_FINAL_NORM,
+        head->is_local ? PEN_PART_LOCAL_NORM_BIAS : PEN_PART_FINAL_NORM_BIAS,
+        why);
     for (uint32_t i = 0; i < count && status == PEN_OK; i++)
         status = add_piece(head, network, layer, i, why);
     if (status != PEN_OK) {
@@ -289,7 +298,8 @@ pen_status pen__head_create(struct pen_network *network, uint32_t layer,
         return status;
     }
     lay_out(head, &network->options);
-    network->logits_at = head->pieces[0].logits;
+    if (!head->is_local)
+        network->logits_at = head->pieces[0].logits;
     *out = &head->base;
     return PEN_OK;
 }

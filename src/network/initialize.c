@@ -16,9 +16,9 @@ static bool writes_to_stream(enum pen_part part)
 static bool is_gain(enum pen_part part)
 {
     return part == PEN_PART_ATTENTION_NORM || part == PEN_PART_MLP_NORM ||
-           part == PEN_PART_FINAL_NORM || part == PEN_PART_Q_NORM ||
-           part == PEN_PART_K_NORM || part == PEN_PART_Q_LOW_NORM ||
-           part == PEN_PART_KV_LOW_NORM;
+           part == PEN_PART_FINAL_NORM || part == PEN_PART_LOCAL_NORM ||
+           part == PEN_PART_Q_NORM || part == PEN_PART_K_NORM ||
+           part == PEN_PART_Q_LOW_NORM || part == PEN_PART_KV_LOW_NORM;
 }
 
 static void fill_tensor(const struct pen_model *model, uint64_t seed,

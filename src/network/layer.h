@@ -82,6 +82,7 @@ struct pen__layer {
     size_t scratch_bytes;
     size_t context_bytes; /* of all slices, as the next */
     size_t slopes_bytes;
+    bool has_own_loss; /* and output: reads no dy (local.c) */
 };
 
 /* Rounds up to a multiple of 64, so that every array begins on a line. */

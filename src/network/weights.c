@@ -63,12 +63,27 @@ static pen_status load_parameter(struct pen_network *network,
     return PEN_OK;
 }
 
+/* Heads in the middle (local.c) are not in weights of the model itself. */
+static bool may_be_missing(const struct pen_network *network,
+                           const struct pen_network_parameter *it,
+                           const struct pen_weights *weights)
+{
+    struct pen_tensor_info info;
+    if (network->image_model != NULL)
+        return false;
+    pen_model_tensor(pen_network_model(network), it->slices[0].tensor, &info);
+    return info.form->part >= PEN_PART_LOCAL_NORM &&
+           pen_weights_find(weights, info.name) == NULL;
+}
+
 static pen_status load(struct pen_network *network,
                        const struct pen_network_parameter *it,
                        const struct pen_weights *weights, struct pen_text *why)
 {
     struct pen_engine *engine = pen_network_engine(network);
     size_t bytes = pen_precision_bytes(pen_precision_master(engine->dtype));
+    if (may_be_missing(network, it, weights))
+        return PEN_OK;
     void *plain = malloc(pen_network_plain_count(it) * bytes);
     if (plain == NULL)
         return PEN_NOMEM;

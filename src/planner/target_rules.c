@@ -11,7 +11,7 @@
 static bool torch_reads(const struct pen_generator *generator)
 {
     return generator->is_synchronous && !generator->has_slices &&
-           !generator->moves_activations &&
+           !generator->moves_activations && !generator->is_local &&
            (generator->placement == PEN_PLACEMENT_LINEAR ||
             generator->placement == PEN_PLACEMENT_LOOP ||
             generator->placement == PEN_PLACEMENT_V);
@@ -26,8 +26,9 @@ static uint32_t slices_of(const struct pen_generator *generator)
 
 static bool trainer_has(const struct pen_generator *generator)
 {
-    const struct pen_training_facts facts = {
-        .schedule = generator->name, .num_slices = slices_of(generator)};
+    const struct pen_training_facts facts = {.schedule = generator->name,
+                                             .num_slices = slices_of(generator),
+                                             .is_local = generator->is_local};
     return pen_restrictions_check(&facts, PEN_REASON_ALONE, NULL) == PEN_OK;
 }
 

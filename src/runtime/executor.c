@@ -190,13 +190,12 @@ static void fill(const struct pen_executor *executor,
     const struct pen_shape *shape = &executor->options.layout.shape;
     if (mailbox == NULL)
         return;
-    bool is_act = pen_mailbox_options(mailbox)->direction == PEN_DIRECTION_ACT;
-    uint32_t to = is_act ? pen_shape_next_stage(shape, op->stage)
-                         : pen_shape_previous_stage(shape, op->stage);
-    pen_mailbox_fill(mailbox,
-                     (struct pen_label){.stage = to,
-                                        .microbatch = unit_of(executor, op),
-                                        .version = version});
+    enum pen_direction direction = pen_mailbox_options(mailbox)->direction;
+    pen_mailbox_fill(
+        mailbox, (struct pen_label){
+                     .stage = pen_shape_receiver(shape, op->stage, direction),
+                     .microbatch = unit_of(executor, op),
+                     .version = version});
 }
 
 static bool is_sent(void *context)
@@ -212,11 +211,11 @@ static pen_status send(struct pen_executor *executor, const struct pen_op *op)
     const struct pen__routes *routes =
         &executor->routes[pen__executor_find(executor, op->stage)];
     bool is_act = op->kind == PEN_OP_SEND_ACT;
-    struct want want = {.mailbox = is_act ? routes->act_out : routes->grad_out,
-                        .stage =
-                            is_act ? pen_shape_next_stage(shape, op->stage)
-                                   : pen_shape_previous_stage(shape, op->stage),
-                        .microbatch = unit_of(executor, op)};
+    struct want want = {
+        .mailbox = is_act ? routes->act_out : routes->grad_out,
+        .stage = pen_shape_receiver(
+            shape, op->stage, is_act ? PEN_DIRECTION_ACT : PEN_DIRECTION_GRAD),
+        .microbatch = unit_of(executor, op)};
     uint32_t peer = pen_mailbox_options(want.mailbox)->peer;
     pen_status status = pen_executor_wait(executor, is_sent, &want, peer);
     if (status == PEN_OK && executor->options.is_blocking)

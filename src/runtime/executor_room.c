@@ -154,18 +154,21 @@ static pen_status connect_stage(struct pen_executor *executor, uint32_t index)
     const struct pen_shape *shape = &executor->options.layout.shape;
     struct pen__routes *routes = &executor->routes[index];
     uint32_t stage = routes->stage;
-    uint32_t next = pen_shape_next_stage(shape, stage);
-    uint32_t previous = pen_shape_previous_stage(shape, stage);
-    struct boundary all[] = {{stage, previous, PEN_DIRECTION_ACT, true},
-                             {stage, next, PEN_DIRECTION_ACT, false},
-                             {stage, next, PEN_DIRECTION_GRAD, true},
-                             {stage, previous, PEN_DIRECTION_GRAD, false}};
+    struct boundary all[] = {{.direction = PEN_DIRECTION_ACT, .is_in = true},
+                             {.direction = PEN_DIRECTION_ACT, .is_in = false},
+                             {.direction = PEN_DIRECTION_GRAD, .is_in = true},
+                             {.direction = PEN_DIRECTION_GRAD, .is_in = false}};
     struct pen_mailbox **to[] = {&routes->act_in, &routes->act_out,
                                  &routes->grad_in, &routes->grad_out};
     size_t count = has_gradients(executor, stage) ? 4 : 2;
     pen_status status = PEN_OK;
-    for (size_t i = 0; i < count && status == PEN_OK; i++)
+    for (size_t i = 0; i < count && status == PEN_OK; i++) {
+        all[i].stage = stage;
+        all[i].other = all[i].is_in
+                           ? pen_shape_sender(shape, stage, all[i].direction)
+                           : pen_shape_receiver(shape, stage, all[i].direction);
         status = connect(executor, &all[i], to[i]);
+    }
     return status;
 }
 

@@ -129,6 +129,7 @@ static pen_status make_stage(struct pen_trainer *trainer, uint32_t number,
     *stage = (struct pen_stage){.stage = number,
                                 .part = part,
                                 .reads_data = part == 0 || is_last ||
+                                              shape->is_local ||
                                               trainer->options.subspace > 0,
                                 .has_head = is_last,
                                 .sample = options->sample,

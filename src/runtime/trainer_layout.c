@@ -104,6 +104,7 @@ static struct pen_training_facts facts_of(const struct pen_trainer *trainer)
         .num_stages = shape->num_stages,
         .num_parts = pen_shape_parts(shape),
         .num_slices = shape->num_slices,
+        .is_local = shape->is_local,
         .correction = options->correction,
         .discount_steps = options->cures.discount_steps,
         .predicts = options->cures.predicts,

@@ -91,6 +91,38 @@ static pen_status check_sparsity(const struct pen_trainer_options *options,
     return PEN_INVALID;
 }
 
+/* Sections of local updates are whole in stages (network/local.c). */
+static pen_status check_sections(const struct pen_trainer_options *options,
+                                 struct pen_text *why)
+{
+    const struct pen_model *model = options->model->decoder;
+    const struct pen_schedule *schedule = options->schedule;
+    uint32_t parts = schedule == NULL || options->parts == NULL
+                         ? 1
+                         : pen_shape_parts(&schedule->shape);
+    const char *reason = pen__trainer_find_conflict(
+        options, PEN__WITH_PIECES | PEN__WITH_PARTS | PEN__WITH_SLICES |
+                     PEN__WITH_METHOD);
+    if (model->num_sections <= 1)
+        return PEN_OK;
+    if (model->num_experts > 0)
+        reason = "needs a model without experts. Drop it";
+    else if (options->subspace > 0 || options->sparsity > 0)
+        reason = "cannot be combined with --compress-stages subspace:K and "
+                 "--sparsity. Drop one of them";
+    for (uint32_t i = 0; i + 1 < parts && reason == NULL; i++) {
+        const struct pen_layer_range *layers = &options->parts[i];
+        uint32_t last = layers->first + layers->count - 1;
+        if (!pen_model_has_local_head(model, last))
+            reason = "needs stages that end where sections end. Drop "
+                     "--stage-layers";
+    }
+    if (reason == NULL)
+        return PEN_OK;
+    pen_why(why, "--local-updates %u %s", model->num_sections, reason);
+    return PEN_INVALID;
+}
+
 /* Gathered rows are handed on with every logical replica. */
 static pen_status make_decoder(struct pen_trainer *trainer,
                                const struct pen_layer_range *layers,
@@ -217,6 +249,8 @@ pen_status pen__trainer_check_model(const struct pen_trainer_options *options,
     if (is_for_images(options))
         return check_images(options, why);
     pen_status status = check_subspace(options, why);
+    if (status == PEN_OK)
+        status = check_sections(options, why);
     return status == PEN_OK ? check_sparsity(options, why) : status;
 }
 

@@ -105,6 +105,12 @@ static pen_status check_one(const struct pen_trainer_options *options,
                      "elements of each matrix alone. Drop it, or --move");
         return PEN_INVALID;
     }
+    if (options->model->decoder != NULL &&
+        options->model->decoder->num_sections > 1) {
+        pen_why(why, "the layout cannot change while --local-updates cuts the "
+                     "model into sections. Drop it, or --move");
+        return PEN_INVALID;
+    }
     if (options->subspace > 0) {
         pen_why(why, "the layout cannot change while --compress-stages "
                      "subspace:K keeps columns of the token table on all "

@@ -34,8 +34,8 @@ static void connect(struct pen__channel_index *index, struct chains *chains)
     for (uint32_t rank = 0; rank < shape->num_ranks; rank++)
         chains->first[rank] = PEN__NONE;
     for (uint32_t stage = 0; stage < shape->num_stages; stage++) {
-        uint32_t after = pen_shape_next_stage(shape, stage);
-        uint32_t before = pen_shape_previous_stage(shape, stage);
+        uint32_t after = pen_shape_receiver(shape, stage, PEN_DIRECTION_ACT);
+        uint32_t before = pen_shape_receiver(shape, stage, PEN_DIRECTION_GRAD);
         index->act_from[stage] = PEN__NONE;
         index->grad_from[stage] = PEN__NONE;
         if (pen_shape_is_remote(shape, stage, after))
@@ -86,8 +86,7 @@ static int32_t incoming(const struct pen__channel_index *index, uint32_t stage,
 {
     const struct pen_shape *shape = &index->shape;
     bool is_act = direction == PEN_DIRECTION_ACT;
-    uint32_t from = is_act ? pen_shape_previous_stage(shape, stage)
-                           : pen_shape_next_stage(shape, stage);
+    uint32_t from = pen_shape_sender(shape, stage, direction);
     if (from == PEN_NO_STAGE)
         return PEN__NONE;
     return is_act ? index->act_from[from] : index->grad_from[from];

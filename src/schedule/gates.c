@@ -7,10 +7,11 @@
 static uint32_t other_stage(const struct pen_shape *shape,
                             const struct pen_op *op)
 {
-    bool is_out = pen_op_info(op->kind)->op_class == PEN_OP_CLASS_SEND;
-    bool is_act = pen_op_info(op->kind)->direction == PEN_DIRECTION_ACT;
-    return is_act == is_out ? pen_shape_next_stage(shape, op->stage)
-                            : pen_shape_previous_stage(shape, op->stage);
+    const struct pen_op_info *info = pen_op_info(op->kind);
+    enum pen_direction direction = (enum pen_direction)info->direction;
+    return info->op_class == PEN_OP_CLASS_SEND
+               ? pen_shape_receiver(shape, op->stage, direction)
+               : pen_shape_sender(shape, op->stage, direction);
 }
 
 uint32_t pen_row_count_sends(const struct pen_schedule *schedule, uint32_t row,

@@ -22,6 +22,7 @@
     X(dualpipe)                                                                \
     X(dualpipev)                                                               \
     X(seq1f1b)                                                                 \
+    X(local)                                                                   \
     X(bpipe)                                                                   \
     X(pipedream)                                                               \
     X(pipedream_2bw)                                                           \
@@ -81,6 +82,7 @@ pen_status pen_generator_make(const struct pen_generator *generator,
     pen_status status = generator->generate(args, &compute, why);
     if (status != PEN_OK)
         return status;
+    compute->shape.is_local = generator->is_local;
     compute->rules.is_optimistic = generator->is_optimistic && args->ranks > 1;
     if (args->recomputes)
         status = recompute(&compute, why);

@@ -50,8 +50,10 @@ struct pen_generator {
     bool splits_backward;   /* I and W apart, in some places at least */
     bool moves_activations; /* ranks keep activations for others */
     bool stashes_all;       /* a rank holds all m at once */
-    bool divides;           /* p has to divide m */
-    uint32_t least_rounds;  /* m is at least this multiple of p */
+    bool is_local; /* stages have losses of their own, for a model with as many
+                      sections: no gradient goes from stage to stage */
+    bool divides;  /* p has to divide m */
+    uint32_t least_rounds; /* m is at least this multiple of p */
     bool joins_steps; /* steps that overlap can wait for all stages: for a norm
                          over them, or a matrix of two of them */
     bool is_optimistic; /* steps do not wait for the norm of all gradients, on

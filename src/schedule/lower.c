@@ -39,31 +39,25 @@ static void emit_message(struct lowering *low, uint32_t rank,
 static void emit_receive(struct lowering *low, uint32_t rank,
                          const struct pen_op *op)
 {
-    const struct pen_shape *shape = &low->from->shape;
-    enum pen_direction direction = pen_op_info(op->kind)->direction;
-    if (direction == PEN_DIRECTION_ACT &&
-        pen_shape_is_remote(shape, op->stage,
-                            pen_shape_previous_stage(shape, op->stage)))
-        emit_message(low, rank, PEN_OP_RECV_ACT, op);
-    if (direction == PEN_DIRECTION_GRAD &&
-        pen_shape_is_remote(shape, op->stage,
-                            pen_shape_next_stage(shape, op->stage)))
-        emit_message(low, rank, PEN_OP_RECV_GRAD, op);
+    bool is_act = pen_op_info(op->kind)->direction == PEN_DIRECTION_ACT;
+    if (pen_shape_is_remote(&low->from->shape, op->stage,
+                            pen_op_feeder(&low->from->shape, op)))
+        emit_message(low, rank, is_act ? PEN_OP_RECV_ACT : PEN_OP_RECV_GRAD,
+                     op);
 }
 
 static void emit_send(struct lowering *low, uint32_t rank,
                       const struct pen_op *op)
 {
     const struct pen_shape *shape = &low->from->shape;
-    enum pen_direction direction = pen_op_info(op->kind)->direction;
-    if (direction == PEN_DIRECTION_ACT &&
-        pen_shape_is_remote(shape, op->stage,
-                            pen_shape_next_stage(shape, op->stage)))
-        emit_message(low, rank, PEN_OP_SEND_ACT, op);
-    if (direction == PEN_DIRECTION_GRAD &&
-        pen_shape_is_remote(shape, op->stage,
-                            pen_shape_previous_stage(shape, op->stage)))
-        emit_message(low, rank, PEN_OP_SEND_GRAD, op);
+    enum pen_direction direction =
+        (enum pen_direction)pen_op_info(op->kind)->direction;
+    if (pen_shape_is_remote(shape, op->stage,
+                            pen_shape_receiver(shape, op->stage, direction)))
+        emit_message(low, rank,
+                     direction == PEN_DIRECTION_ACT ? PEN_OP_SEND_ACT
+                                                    : PEN_OP_SEND_GRAD,
+                     op);
 }
 
 static bool ends_weight_gradient(const struct pen_op *op)

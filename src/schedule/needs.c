@@ -98,10 +98,10 @@ struct pen_stage_needs pen_row_count_needs(const struct pen_shape *shape,
 static uint32_t peer_of(const struct pen_shape *shape, const struct pen_op *op,
                         bool is_out)
 {
-    bool is_act = pen_op_info(op->kind)->direction == PEN_DIRECTION_ACT;
-    uint32_t other = is_act == is_out
-                         ? pen_shape_next_stage(shape, op->stage)
-                         : pen_shape_previous_stage(shape, op->stage);
+    enum pen_direction direction =
+        (enum pen_direction)pen_op_info(op->kind)->direction;
+    uint32_t other = is_out ? pen_shape_receiver(shape, op->stage, direction)
+                            : pen_shape_sender(shape, op->stage, direction);
     return pen_shape_is_remote(shape, op->stage, other)
                ? pen_shape_rank_of(shape, other)
                : UINT32_MAX;

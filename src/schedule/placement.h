@@ -63,6 +63,8 @@ struct pen_shape {
     uint32_t num_slices;       /* token slices of a micro-batch, usually 1 */
     uint16_t first_ranks[PEN_MAX_REPLICATED + 1]; /* of replicated parts, and
                                                      the number of ranks */
+    bool is_local; /* stages have losses of their own: no gradient goes from a
+                      stage to the one before it */
 };
 
 const char *pen_placement_text(enum pen_placement_kind kind);

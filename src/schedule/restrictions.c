@@ -485,6 +485,27 @@ static bool replicates_plain_steps(const struct pen_training_facts *facts,
     return false;
 }
 
+/* A stage learns from its own loss, or from that of the stages after it
+ * (network/local.c). */
+static bool learns_in_every_stage(const struct pen_training_facts *facts,
+                                  struct pen_text *why)
+{
+    uint32_t sections = facts->model == NULL ? 0 : facts->model->num_sections;
+    if (facts->num_parts == 1 || facts->is_local == (sections > 1))
+        return true;
+    if (facts->is_local)
+        pen_why(why,
+                "no stage of %s sends a gradient, so that each needs a loss of "
+                "its own; give penstock train --local-updates N",
+                facts->schedule);
+    else
+        pen_why(why,
+                "--local-updates %u: sections need no gradients of each other, "
+                "but stages of %s wait for them; use --schedule local",
+                sections, facts->schedule);
+    return false;
+}
+
 /* ---- the table ---- */
 
 static const struct {
@@ -499,6 +520,7 @@ static const struct {
     {shares_layers_in_a_tree, "use --tp 2, 4 or 8 with --schedule 1f1b"},
     {gathers_alike, "or use --sharding zero1"},
     {has_whole_sequences, NULL},
+    {learns_in_every_stage, NULL},
     {has_a_known_number, "plan with another --dtype"},
     {has_a_trained_family, NULL},
     {has_enough_positions, NULL},

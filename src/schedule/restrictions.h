@@ -26,6 +26,7 @@ struct pen_training_facts {
     uint32_t num_stages;  /* of all copies together */
     uint32_t num_parts;   /* of the model */
     uint32_t num_slices;  /* token slices of a micro-batch */
+    bool is_local;        /* no gradient goes from stage to stage */
     enum pen_correction correction; /* of delays */
     uint64_t discount_steps;        /* as struct pen_cures has them */
     bool predicts;                  /* likewise */

@@ -98,7 +98,7 @@ static bool shape_equal(const struct pen_shape *a, const struct pen_shape *b)
     return a->placement == b->placement && a->num_ranks == b->num_ranks &&
            a->num_stages == b->num_stages && a->num_copies == b->num_copies &&
            a->num_microbatches == b->num_microbatches &&
-           a->num_slices == b->num_slices &&
+           a->num_slices == b->num_slices && a->is_local == b->is_local &&
            memcmp(a->first_ranks, b->first_ranks, sizeof a->first_ranks) == 0;
 }
 

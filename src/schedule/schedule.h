@@ -142,19 +142,38 @@ void pen_schedule_print_around(const struct pen_schedule *schedule,
                                struct pen_text *out);
 
 /*
+ * Return the stage whose results of this direction a stage consumes, and the
+ * one that consumes its own; PEN_NO_STAGE where there is none.
+ */
+static inline uint32_t pen_shape_sender(const struct pen_shape *shape,
+                                        uint32_t stage,
+                                        enum pen_direction direction)
+{
+    if (direction == PEN_DIRECTION_ACT)
+        return pen_shape_previous_stage(shape, stage);
+    return direction == PEN_DIRECTION_GRAD && !shape->is_local
+               ? pen_shape_next_stage(shape, stage)
+               : PEN_NO_STAGE;
+}
+
+static inline uint32_t pen_shape_receiver(const struct pen_shape *shape,
+                                          uint32_t stage,
+                                          enum pen_direction direction)
+{
+    if (direction == PEN_DIRECTION_ACT)
+        return pen_shape_next_stage(shape, stage);
+    return direction == PEN_DIRECTION_GRAD && !shape->is_local
+               ? pen_shape_previous_stage(shape, stage)
+               : PEN_NO_STAGE;
+}
+
+/*
  * Returns the stage whose op of the same kind feeds this one, or PEN_NO_STAGE.
  */
 static inline uint32_t pen_op_feeder(const struct pen_shape *shape,
                                      const struct pen_op *op)
 {
-    switch (pen_op_info(op->kind)->direction) {
-    case PEN_DIRECTION_ACT:
-        return pen_shape_previous_stage(shape, op->stage);
-    case PEN_DIRECTION_GRAD:
-        return pen_shape_next_stage(shape, op->stage);
-    default:
-        return PEN_NO_STAGE;
-    }
+    return pen_shape_sender(shape, op->stage, pen_op_info(op->kind)->direction);
 }
 
 /*

@@ -199,7 +199,8 @@ static void try_generators(struct search *search)
     uint32_t chunks = search->args->chunks;
     for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
         const struct pen_generator *generator = pen_generator_at(i);
-        if (!generator->is_synchronous || generator->has_slices)
+        if (!generator->is_synchronous || generator->has_slices ||
+            generator->is_local)
             continue;
         if (!generator->has_chunks) {
             try_generator(search, generator, 0);

@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-#define NEWEST_VERSION 4
+#define NEWEST_VERSION 5
 
 /* Puts a number, with a mark before it, ending at `end`; returns its begin. */
 static char *put_marked(char *end, char mark, uint32_t number)
@@ -58,10 +58,14 @@ void pen_op_print(const struct pen_op *op, struct pen_text *out)
     pen_text_add_bytes(out, at, (size_t)(end - at));
 }
 
-static void print_rules(const struct pen_rules *rules, struct pen_text *out)
+static void print_rules(const struct pen_schedule *schedule,
+                        struct pen_text *out)
 {
+    const struct pen_rules *rules = &schedule->rules;
+    bool is_local = schedule->shape.is_local;
     if (rules->send_window == 0 && rules->versions == 0 && rules->period == 0 &&
-        !rules->is_stale && !rules->is_joint && !rules->is_optimistic)
+        !rules->is_stale && !rules->is_joint && !rules->is_optimistic &&
+        !is_local)
         return;
     pen_text_add_string(out, "rules");
     if (rules->send_window != 0)
@@ -76,6 +80,8 @@ static void print_rules(const struct pen_rules *rules, struct pen_text *out)
         pen_text_add_string(out, " joint");
     if (rules->is_optimistic)
         pen_text_add_string(out, " optimistic");
+    if (is_local)
+        pen_text_add_string(out, " local");
     pen_text_add_string(out, "\n");
 }
 
@@ -86,7 +92,8 @@ void pen_schedule_print(const struct pen_schedule *schedule,
     const struct pen_rules *rules = &schedule->rules;
     bool is_replicated = shape->placement == PEN_PLACEMENT_REPLICATED;
     pen_text_add(out, "# penstock-schedule %d\nname %s\n",
-                 is_replicated          ? 4
+                 shape->is_local        ? 5
+                 : is_replicated        ? 4
                  : rules->is_optimistic ? 3
                  : rules->is_joint      ? 2
                                         : 1,
@@ -101,7 +108,7 @@ void pen_schedule_print(const struct pen_schedule *schedule,
         pen_text_add(out, "%s%u", i == 0 ? " " : ",",
                      pen_shape_members(shape, i));
     pen_text_add_string(out, "\n");
-    print_rules(&schedule->rules, out);
+    print_rules(schedule, out);
     for (uint32_t rank = 0; rank < shape->num_ranks; rank++) {
         const struct pen_row *row = &schedule->rows[rank];
         pen_text_add(out, "rank %u:", rank);
@@ -211,8 +218,9 @@ static pen_status read_shape(struct pen__reader *reader,
 
 /* Reads the optional line of rules; the reader is after its first word. */
 static pen_status read_rules(struct pen__reader *reader,
-                             struct pen_rules *rules)
+                             struct pen_schedule *schedule)
 {
+    struct pen_rules *rules = &schedule->rules;
     const struct {
         const char *word;
         uint32_t *value;
@@ -238,12 +246,18 @@ static pen_status read_rules(struct pen__reader *reader,
         reader->version > 1 && pen__reader_take_word(reader, "joint");
     rules->is_optimistic =
         reader->version > 2 && pen__reader_take_word(reader, "optimistic");
+    schedule->shape.is_local =
+        reader->version > 4 && pen__reader_take_word(reader, "local");
     if (pen__reader_at_line_end(reader))
         return PEN_OK;
     return pen__reader_refuse(
         reader, reader->at,
-        reader->version > 2 ? "rules are 'window N', 'versions N', 'period N', "
-                              "'stale', 'joint' and 'optimistic', in this order"
+        reader->version > 4 ? "rules are 'window N', 'versions N', 'period N', "
+                              "'stale', 'joint', 'optimistic' and 'local', "
+                              "in this order"
+        : reader->version > 2
+            ? "rules are 'window N', 'versions N', 'period N', "
+              "'stale', 'joint' and 'optimistic', in this order"
         : reader->version > 1
             ? "rules are 'window N', 'versions N', 'period N', "
               "'stale' and 'joint', in this order"
@@ -291,7 +305,7 @@ static pen_status read_rows(struct pen__reader *reader,
 {
     bool has_line = pen__reader_next_line(reader);
     if (has_line && pen__reader_take_word(reader, "rules")) {
-        pen_status status = read_rules(reader, &schedule->rules);
+        pen_status status = read_rules(reader, schedule);
         if (status != PEN_OK)
             return status;
         has_line = pen__reader_next_line(reader);
@@ -327,8 +341,8 @@ pen_status pen_schedule_parse(const char *text, size_t length,
         text[at] < '1' || text[at] > '0' + NEWEST_VERSION)
         return pen__reader_refuse(
             &reader, 0,
-            "a schedule must begin with '# penstock-schedule 1', 2, 3 or 4, "
-            "or have operations only, a line per rank, as F0 F1 B0 B1");
+            "a schedule must begin with '# penstock-schedule 1', 2, 3, 4 "
+            "or 5, or have operations only, a line per rank, as F0 F1 B0 B1");
     reader.version = (uint32_t)(text[at] - '0');
     reader.at = at + 1;
     pen_status status = pen__reader_expect_line_end(&reader);

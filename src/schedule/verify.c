@@ -276,8 +276,7 @@ static pen_status check_fed(struct verifier *verifier, uint32_t rank,
     if (!pen_op_is_compute(op->kind) || direction == PEN_DIRECTION_NONE)
         return PEN_OK;
     bool is_forward = direction == PEN_DIRECTION_ACT;
-    uint32_t from = is_forward ? pen_shape_previous_stage(shape, op->stage)
-                               : pen_shape_next_stage(shape, op->stage);
+    uint32_t from = pen_op_feeder(shape, op);
     if (from == PEN_NO_STAGE)
         return PEN_OK;
     unsigned receive = is_forward ? PEN_OP_RECV_ACT : PEN_OP_RECV_GRAD;
@@ -378,18 +377,24 @@ static pen_status check_message(struct verifier *verifier, uint32_t rank,
     static const struct {
         unsigned kind;
         unsigned other;
-        bool goes_on; /* the other end is the next stage */
+        bool is_out;
     } ends[] = {{PEN_OP_SEND_ACT, PEN_OP_RECV_ACT, true},
                 {PEN_OP_RECV_ACT, PEN_OP_SEND_ACT, false},
-                {PEN_OP_SEND_GRAD, PEN_OP_RECV_GRAD, false},
-                {PEN_OP_RECV_GRAD, PEN_OP_SEND_GRAD, true}};
+                {PEN_OP_SEND_GRAD, PEN_OP_RECV_GRAD, true},
+                {PEN_OP_RECV_GRAD, PEN_OP_SEND_GRAD, false}};
+    enum pen_direction direction =
+        (enum pen_direction)pen_op_info(op->kind)->direction;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         if (ends[i].kind != op->kind)
             continue;
         const struct pen_shape *shape = verifier->shape;
-        uint32_t stage = ends[i].goes_on
-                             ? pen_shape_next_stage(shape, op->stage)
-                             : pen_shape_previous_stage(shape, op->stage);
+        uint32_t stage = ends[i].is_out
+                             ? pen_shape_receiver(shape, op->stage, direction)
+                             : pen_shape_sender(shape, op->stage, direction);
+        if (direction == PEN_DIRECTION_GRAD && shape->is_local)
+            return refuse(verifier, 3, rank, position,
+                          "with rule local no gradient goes from stage to "
+                          "stage");
         if (!pen_shape_is_remote(shape, op->stage, stage))
             return refuse(verifier, 3, rank, position,
                           "stage %u has no neighbour on another rank on that "
@@ -471,9 +476,7 @@ static pen_status compare_receive(struct verifier *verifier,
     int32_t id = pen__channel_of(&channels->index, op);
     struct channel *channel = &channels->all[id];
     const struct message *sent = &channel->messages[channel->receives];
-    bool is_act = op->kind == PEN_OP_RECV_ACT;
-    uint32_t producer = is_act ? pen_shape_previous_stage(shape, op->stage)
-                               : pen_shape_next_stage(shape, op->stage);
+    uint32_t producer = pen_op_feeder(shape, op);
     PEN_BUG_UNLESS(channel->receives < channel->sends);
     channel->receives++;
     if (channel->is_wrong ||

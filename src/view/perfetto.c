@@ -146,7 +146,6 @@ static void add_receive(struct writer *writer, uint32_t position)
     const struct pen_row *row = row_of(writer);
     const struct pen_shape *shape = &writer->item->schedule->shape;
     const struct pen_op *receive = &row->ops[position];
-    bool is_act = pen_op_info(receive->kind)->direction == PEN_DIRECTION_ACT;
     double start_sec = time_at(writer, position)->start_sec;
     double end_sec = -1;
     for (uint32_t i = position + 1; i < row->count; i++) {
@@ -156,8 +155,7 @@ static void add_receive(struct writer *writer, uint32_t position)
             end_sec = at_sec;
         if (!belongs_to_message(op, receive))
             continue;
-        uint32_t producer = is_act ? pen_shape_previous_stage(shape, op->stage)
-                                   : pen_shape_next_stage(shape, op->stage);
+        uint32_t producer = pen_op_feeder(shape, op);
         add_op(writer, receive, start_sec, end_sec < 0 ? at_sec : end_sec);
         if (time_at(writer, i)->end_sec > at_sec)
             add_flow(writer, "f", flow_number(writer, producer, receive),

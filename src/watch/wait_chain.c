@@ -387,12 +387,11 @@ static bool owed_op(const struct pen_schedule *schedule,
 {
     const struct pen_shape *shape = &schedule->shape;
     const struct pen_op_info *info = pen_op_info(op->kind);
-    bool is_act = info->direction == PEN_DIRECTION_ACT;
-    if (info->direction == PEN_DIRECTION_NONE)
-        return false;
+    enum pen_direction direction = (enum pen_direction)info->direction;
+    bool is_act = direction == PEN_DIRECTION_ACT;
     bool is_send = info->op_class == PEN_OP_CLASS_SEND;
-    *stage = is_act != is_send ? pen_shape_previous_stage(shape, op->stage)
-                               : pen_shape_next_stage(shape, op->stage);
+    *stage = is_send ? pen_shape_receiver(shape, op->stage, direction)
+                     : pen_shape_sender(shape, op->stage, direction);
     if (is_send)
         *kind = is_act ? PEN_OP_RECV_ACT : PEN_OP_RECV_GRAD;
     else

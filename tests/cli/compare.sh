@@ -24,7 +24,8 @@ same "two copies" "$(json '[x["copies"] for x in d["schedules"]
     if x["name"] == "chimera"]')" "[2]"
 all=$(json 'len(d["schedules"]) + len(d["asynchronous"]) + len(d["refused"])')
 run 0 schedule list --json
-same "all are there" "$all" "$(json 'len(d["schedules"])')"
+same "all but local, which is for other models" "$((all + 1))" \
+    "$(json 'len(d["schedules"])')"
 
 run 0 schedule compare --stages 4 --microbatches 8 gpipe 1f1b 1f1b --json
 same "the named ones, each once" "$(json '[x["name"] for x in d["schedules"]]')" \

@@ -142,7 +142,8 @@ static bool input_time(const struct simulation *sim, uint32_t rank,
     const struct pen_shape *shape = &sim->schedule->shape;
     enum pen_direction direction = pen_op_info(op->kind)->direction;
     *time = 0;
-    if (direction == PEN_DIRECTION_NONE)
+    if (direction == PEN_DIRECTION_NONE ||
+        (direction == PEN_DIRECTION_GRAD && shape->is_local))
         return true;
     bool is_act = direction == PEN_DIRECTION_ACT;
     uint32_t from = is_act ? pen_shape_previous_stage(shape, op->stage)

@@ -70,6 +70,8 @@ static int feeder(const struct pen_shape *shape, uint32_t stage, bool is_act)
     uint32_t part = stage % parts_of(shape);
     if (is_act)
         return part == 0 ? -1 : (int)stage - 1;
+    if (shape->is_local)
+        return -1;
     return part + 1 == parts_of(shape) ? -1 : (int)stage + 1;
 }
 
@@ -86,16 +88,19 @@ static bool same_unit(const struct pen_op *a, const struct pen_op *b)
 /* The stage, if any, whose message this op needs, sends or receives. */
 static int other_end(const struct pen_shape *shape, const struct pen_op *op)
 {
+    uint32_t part = op->stage % parts_of(shape);
     switch (op->kind) {
     case PEN_OP_FORWARD:
     case PEN_OP_RECV_ACT:
-    case PEN_OP_SEND_GRAD:
         return feeder(shape, op->stage, true);
+    case PEN_OP_SEND_GRAD:
+        return shape->is_local ? -1 : feeder(shape, op->stage, true);
     case PEN_OP_BACKWARD:
     case PEN_OP_BACKWARD_INPUT:
     case PEN_OP_RECV_GRAD:
-    case PEN_OP_SEND_ACT:
         return feeder(shape, op->stage, false);
+    case PEN_OP_SEND_ACT:
+        return part + 1 == parts_of(shape) ? -1 : (int)op->stage + 1;
     default:
         return -1;
     }

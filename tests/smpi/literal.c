@@ -98,6 +98,8 @@ static uint32_t other_stage(const struct pen_shape *shape,
                             const struct pen_op *op)
 {
     bool is_act = pen_op_info(op->kind)->direction == PEN_DIRECTION_ACT;
+    if (!is_act && shape->is_local)
+        return PEN_NO_STAGE;
     if (is_act == is_class(op, PEN_OP_CLASS_SEND))
         return pen_shape_next_stage(shape, op->stage);
     return pen_shape_previous_stage(shape, op->stage);

@@ -186,7 +186,8 @@ static void every_schedule_has_a_target(void **state)
         for (int target = 0; target < PEN_TARGETS; target++)
             counts[target] += pen_target_has_schedule((enum pen_target)target,
                                                       pen_generator_at(all));
-    assert_int_equal(all, counts[PEN_TARGET_PENSTOCK]);
+    /* All but local, for which a model needs heads in the middle. */
+    assert_int_equal(all - 1, counts[PEN_TARGET_PENSTOCK]);
     assert_int_equal(2, counts[PEN_TARGET_MEGATRON]);
     assert_int_equal(1, counts[PEN_TARGET_DEEPSPEED]);
 }

@@ -133,14 +133,14 @@ static void the_first_line_is_the_magic(void **state)
     expect_refusal(
         "# penstock-schedul",
         "line 1, column 1: a schedule must begin with '# "
-        "penstock-schedule 1', 2, 3 or 4, or have operations only, a line "
+        "penstock-schedule 1', 2, 3, 4 or 5, or have operations only, a line "
         "per rank, as F0 F1 B0 B1\n"
         "  # penstock-schedul\n"
         "  ^");
     expect_refusal_of(
         "\0\x1b\xff", 3,
         "line 1, column 1: a schedule must begin with '# "
-        "penstock-schedule 1', 2, 3 or 4, or have operations only, a "
+        "penstock-schedule 1', 2, 3, 4 or 5, or have operations only, a "
         "line per rank, as F0 F1 B0 B1\n"
         "  ???\n"
         "  ^");

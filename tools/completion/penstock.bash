@@ -52,7 +52,7 @@ _penstock_train_options() {
         --tensor-model-parallel-size --tp --expert-model-parallel-size --ep \
         --sync --sync-interval --sync-option --sync-replicas --compress \
         --ring --island --key --keys --patience --late \
-        --sparse-embedding --sparsity --compress-stages \
+        --sparse-embedding --sparsity --local-updates --compress-stages \
         --profile --trace --verify-interval --checksum-messages \
         --on-nan --hang-timeout --exit-duration-in-mins --peak-tflops
 }

@@ -256,6 +256,8 @@ static pen_status hash_step(const struct pen__checkpoint_args *args,
 {
     struct pen__step step;
     pen_status status = pen__step_open(&step, pen_text_string(path), why);
+    if (status == PEN_OK)
+        status = pen__step_add_heads(&step, why);
     if (status == PEN_OK) {
         pen_text_clear(path);
         pen_text_add_string(path, pen_text_string(&step.checkpoint->path));

@@ -32,6 +32,9 @@ pen_status pen__step_open(struct pen__step *step, const char *path,
                           struct pen_text *why);
 void pen__step_close(struct pen__step *step);
 
+/* Gives the model the heads in the middle that the step has (model_local.c). */
+pen_status pen__step_add_heads(struct pen__step *step, struct pen_text *why);
+
 /* Parses "5GB", "200MiB" or "0"; false for anything else. */
 bool pen__parse_size(const char *text, uint64_t *out);
 

@@ -31,6 +31,14 @@ pen_status pen__step_open(struct pen__step *step, const char *path,
                               pen_text_string(&step->checkpoint->path), why);
 }
 
+pen_status pen__step_add_heads(struct pen__step *step, struct pen_text *why)
+{
+    uint32_t sections = pen_weights_num_sections(step->checkpoint->model);
+    return step->model.decoder == NULL
+               ? PEN_OK
+               : pen_model_add_local_heads(step->model.decoder, sections, why);
+}
+
 void pen__step_close(struct pen__step *step)
 {
     pen__progress_finish(&step->progress);
@@ -70,6 +78,8 @@ int pen__checkpoint_reshard(const struct pen__checkpoint_args *args)
     struct pen_text why = PEN_TEXT_EMPTY;
     uint64_t number = 0;
     pen_status status = pen__step_open(&step, args->paths.words[0], &why);
+    if (status == PEN_OK)
+        status = pen__step_add_heads(&step, &why);
     if (status == PEN_OK) {
         number = step.checkpoint->manifest.step;
         status =

@@ -244,7 +244,8 @@ static int print_for_people(const struct pen__schedule_args *args,
     return pen__print(&text);
 }
 
-/* Collects the schedules named on the line, each once, or all. */
+/* Collects the schedules named on the line, each once, or all that take the
+ * same models. */
 static int collect(const struct pen__schedule_args *args,
                    struct comparison *comparison)
 {
@@ -253,7 +254,8 @@ static int collect(const struct pen__schedule_args *args,
             return PEN__EXIT_USAGE;
     }
     for (size_t i = 0; pen_generator_at(i) != NULL; i++) {
-        bool is_wanted = args->words.count == 0;
+        bool is_wanted =
+            args->words.count == 0 && !pen_generator_at(i)->is_local;
         for (size_t w = 0; w < args->words.count; w++)
             is_wanted |=
                 strcmp(args->words.words[w], pen_generator_at(i)->name) == 0;

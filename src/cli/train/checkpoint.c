@@ -97,6 +97,7 @@ static const struct {
                      {"moe-router-bias-update-rate", 0, NULL},
                      {"sequence-parallel", 0, NULL},
                      {"sparsity", 0, NULL},
+                     {"local-updates", 1, NULL},
                      {"late", 0, "discard"}};
 
 static bool is_off(const char *name, const json_t *value)

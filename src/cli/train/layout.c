@@ -126,9 +126,10 @@ static pen_status open_plan(struct pen__train_layout *layout,
 
 static const char *default_schedule(const struct pen__train_args *args)
 {
-    return args->slices > 1   ? "seq1f1b"
-           : args->chunks > 1 ? "interleaved"
-                              : "1f1b";
+    return args->slices > 1                                     ? "seq1f1b"
+           : args->chunks > 1                                   ? "interleaved"
+           : args->local_updates > 1 && args->pipeline_size > 1 ? "local"
+                                                                : "1f1b";
 }
 
 static pen_status find_generator(const char *name,
@@ -465,6 +466,9 @@ static pen_status split_layers(struct pen__train_layout *layout,
             layout->num_shares == 0 ? shape->num_microbatches
                                     : mean_microbatches(layout, args),
             layout->parts, num_parts, why);
+        if (status == PEN_OK && compute->images == NULL)
+            status = pen__train_set_sections(compute->model, layout->parts,
+                                             num_parts, why);
         if (status == PEN_OK)
             status = pen__train_set_layers(args, layout->parts, num_parts,
                                            compute->images != NULL

@@ -247,6 +247,10 @@ static const struct pen__field fields[] = {
          "prune this share of each matrix of the blocks, the smallest weights, "
          "when the run starts, and keep gradients, moments and sums for the "
          "others alone; 0 when not given"),
+    COUNT("local-updates", local_updates, 1, PEN_MAX_STAGES,
+          "cut the blocks into N sections that learn from losses of their own, "
+          "each by a head that is trained with it; no gradient goes from "
+          "section to section, nor from stage to stage; 1 when not given"),
     COUNT("logical-replicas", logical_replicas, 1, 1u << 16,
           "split the batch into N fixed parts for summation, so that "
           "results do not depend on the number of ranks; the "
@@ -903,6 +907,7 @@ int pen__train_args_parse(struct pen__train_args *args, uint32_t num_ranks,
                                      .schedule = {.rate = (double)NAN},
                                      .engine_name = "onednn",
                                      .pipeline_size = 1,
+                                     .local_updates = 1,
                                      .tensor_size = 1,
                                      .context_size = 1,
                                      .expert_size = 1,

@@ -79,6 +79,7 @@ struct pen__train_args {
     struct pen_block_code stage_code; /* that it names; 0 bits: none */
     uint32_t subspace;                /* likewise; 0: none */
     double sparsity;                  /* of matrices of the blocks; 0: none */
+    uint64_t local_updates;           /* sections with losses of their own */
     uint64_t logical_replicas; /* 0: those of the checkpoint, or of the start */
     uint64_t logical_tensor;   /* 0: those of the checkpoint, or 1 */
     bool is_sequence_parallel;

@@ -525,7 +525,11 @@ static pen_status set_weights(struct pen__training *training,
     if (weights == NULL || args->has_random_weights)
         return pen_trainer_initialize(training->trainer, args->seed);
     pen_status status =
-        pen_trainer_load_weights(training->trainer, weights, why);
+        args->local_updates > 1 /* heads that no file of the model has */
+            ? pen_trainer_initialize(training->trainer, args->seed)
+            : PEN_OK;
+    if (status == PEN_OK)
+        status = pen_trainer_load_weights(training->trainer, weights, why);
     if (status == PEN_OK && training->is_first)
         pen__train_tell_loaded(&training->pretrained);
     return status;
@@ -555,6 +559,24 @@ static pen_status recall(struct pen__training *training, struct pen_text *why)
     return args->recall_status;
 }
 
+static pen_status add_local_heads(struct pen__training *training,
+                                  struct pen_text *why)
+{
+    struct pen_model *model = training->pretrained.model.decoder;
+    uint32_t sections = (uint32_t)training->args.local_updates;
+    struct pen_text reason = PEN_TEXT_EMPTY;
+    pen_status status = PEN_INVALID;
+    if (model == NULL)
+        pen_text_add(&reason, "is for text models only; drop it");
+    else
+        status = pen_model_add_local_heads(model, sections, &reason);
+    if (status != PEN_OK)
+        pen_why(why, "--local-updates %u: %s", sections,
+                pen_text_string(&reason));
+    pen_text_release(&reason);
+    return status;
+}
+
 /* The model of --model, or else the one that the checkpoint has. */
 static pen_status open_model(struct pen__training *training,
                              struct pen_text *why)
@@ -562,6 +584,8 @@ static pen_status open_model(struct pen__training *training,
     const struct pen__train_args *args = &training->args;
     const char *source = args->model != NULL ? args->model : args->load;
     pen_status status = pen_pretrained_open(&training->pretrained, source, why);
+    if (status == PEN_OK && args->local_updates > 1)
+        status = add_local_heads(training, why);
     if (status == PEN_OK && args->load != NULL && args->model != NULL)
         status = pen_checkpoint_open(args->load, NULL, &training->resumed, why);
     if (training->is_first) {

@@ -147,6 +147,31 @@ static bool read_layers(const char **at, uint32_t *out)
     return true;
 }
 
+pen_status pen__train_set_sections(const struct pen_model *model,
+                                   struct pen_layer_range *stages,
+                                   uint32_t num_stages, struct pen_text *why)
+{
+    uint32_t sections = model->num_sections;
+    uint32_t next = 0;
+    if (sections <= 1)
+        return PEN_OK;
+    if (sections % num_stages != 0) {
+        pen_why(why,
+                "--local-updates %u: the %u stages of the pipeline need as "
+                "many whole sections each; use a multiple of %u",
+                sections, num_stages, num_stages);
+        return PEN_INVALID;
+    }
+    for (uint32_t i = 0; i < num_stages; i++) {
+        uint32_t last =
+            pen_model_section_end(model, (i + 1) * (sections / num_stages) - 1);
+        stages[i].first = next;
+        stages[i].count = last + 1 - next;
+        next = last + 1;
+    }
+    return PEN_OK;
+}
+
 pen_status pen__train_set_layers(const struct pen__train_args *args,
                                  struct pen_layer_range *stages,
                                  uint32_t num_stages, uint32_t num_layers,

@@ -2,6 +2,7 @@
 #define PEN_CLI_TRAIN_SIZES_H
 
 #include "cli/train/options.h"
+#include "core/model.h"
 #include "core/model_cost.h"
 
 /* Whether --schedule is a file, not a name of `penstock schedule list`. */
@@ -21,6 +22,14 @@ pen_status pen__train_take_sizes(struct pen__train_args *args,
  * is trained by one rank, which needs no schedule.
  */
 bool pen__train_has_stages(const struct pen__train_args *args);
+
+/*
+ * Gives each stage as many sections of a model that --local-updates cut; does
+ * nothing for another model.
+ */
+pen_status pen__train_set_sections(const struct pen_model *model,
+                                   struct pen_layer_range *stages,
+                                   uint32_t num_stages, struct pen_text *why);
 
 /*
  * Cuts the layers of the stages as --stage-layers says, if given. There must be

@@ -114,9 +114,7 @@ static const struct moment *receiver(const struct asap *asap,
     const struct pen_shape *shape = &asap->schedule->shape;
     if (pen_op_info(op->kind)->direction != direction)
         return NULL;
-    uint32_t stage = direction == PEN_DIRECTION_ACT
-                         ? pen_shape_next_stage(shape, op->stage)
-                         : pen_shape_previous_stage(shape, op->stage);
+    uint32_t stage = pen_shape_receiver(shape, op->stage, direction);
     if (stage == PEN_NO_STAGE || pen_shape_rank_of(shape, stage) != to)
         return NULL;
     return moment_of(asap, op->kind, stage, op->microbatch);
