@@ -136,7 +136,9 @@ static void no_schedule_beats_its_bound(void **state)
     for (uint32_t i = 0; i < NUM_PLANS;)
         for (size_t at = 0; pen_generator_at(at) != NULL; at++) {
             const struct pen_generator *generator = pen_generator_at(at);
-            if (!generator->is_synchronous)
+            /* A search leaves local updates out: their backward is no chain,
+             * and the bound has one. */
+            if (!generator->is_synchronous || generator->is_local)
                 continue;
             struct layout layout;
             roll(&random, generator, &layout);

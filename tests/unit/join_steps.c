@@ -285,7 +285,7 @@ static void what_is_wrong_is_refused(void **state)
 {
     (void)state;
     expect_refusal(HEAD("1", " joint") "rank 0:\n", "rules are 'window N'");
-    expect_refusal(HEAD("5", "") "rank 0:\n", "must begin with");
+    expect_refusal(HEAD("6", "") "rank 0:\n", "must begin with");
     expect_refusal(HEAD("2", " joint stale") "rank 0:\n", "'joint'");
     expect_refusal(
         HEAD("2",

@@ -119,7 +119,7 @@ static void the_first_line_is_the_magic(void **state)
 {
     (void)state;
     const char *what = "a schedule must begin with '# penstock-schedule 1', 2, "
-                       "3 or 4, or have "
+                       "3, 4 or 5, or have "
                        "operations only, a line per rank, as F0 F1 B0 B1";
     struct pen_text expected = PEN_TEXT_EMPTY;
     pen_text_add(&expected, "line 1, column 1: %s\n  \n  ^", what);

@@ -189,6 +189,7 @@ static const char *const usual_names[] = {"seq-length", "global-batch-size",
 
 /* --help of predict leaves these out. */
 static const char *const rare[] = {"use-distributed-optimizer",
+                                   "sharding-group",
                                    "sequence-parallel",
                                    "pipeline-model-parallel-layout",
                                    "from-megatron",
