@@ -112,8 +112,8 @@ static void count_rooms(const struct pen_compute *compute,
 void pen_compute_share_layers(const struct pen_compute *compute,
                               struct pen_profile *profile)
 {
-    pen_tensor_rank_cut(compute, profile);
     pen_context_rank_cut(compute, profile);
+    pen_tensor_rank_cut(compute, profile);
     pen_expert_rank_cut(compute, profile);
 }
 

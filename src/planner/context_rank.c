@@ -10,12 +10,19 @@ uint32_t pen_context_rank_tokens(const struct pen_compute *compute)
     return compute->sequence / num_ranks(compute);
 }
 
-/* Numbers of keys and values of all chunks of a micro-batch. */
+static uint32_t tensor_ranks(const struct pen_compute *compute)
+{
+    return compute->tensor_ranks > 1 ? compute->tensor_ranks : 1;
+}
+
+/* Numbers of keys and values of all chunks of a micro-batch: all heads, or
+ * those of one rank of a tensor group. */
 static uint64_t pair_numbers(const struct pen_compute *compute)
 {
     const struct pen_model *model = compute->model;
+    uint32_t heads = model->num_kv_heads / tensor_ranks(compute);
     return 2 * (uint64_t)compute->micro_batch * compute->sequence *
-           model->num_kv_heads * model->head_dim;
+           (heads > 0 ? heads : 1) * model->head_dim;
 }
 
 uint64_t pen_context_rank_chunk_bytes(const struct pen_compute *compute)
@@ -31,7 +38,9 @@ static void cut_mode(const struct pen_compute *compute,
                      struct pen_profile_mode *mode)
 {
     uint64_t ranks = num_ranks(compute);
-    uint64_t chunk = pen_context_rank_chunk_bytes(compute);
+    /* Of all ranks of a tensor group, which are cut apart afterwards. */
+    uint64_t chunk =
+        pen_context_rank_chunk_bytes(compute) * tensor_ranks(compute);
     mode->stash_bytes /= ranks;
     mode->hold_bytes /= ranks;
     mode->scratch_bytes /= ranks;

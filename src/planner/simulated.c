@@ -227,6 +227,14 @@ static pen_status make_messages(const struct pen__work *work,
     if (out->tensor_ranks == 1 && out->context_ranks == 1 &&
         out->expert_ranks == 1)
         return PEN_OK;
+    if (out->tensor_ranks > 1 && out->context_ranks > 1) {
+        pen_why(why,
+                "the plan has tp %u and cp %u, and simulate sends the messages "
+                "of one kind of group. Simulate a plan with tp 1 or cp 1; "
+                "predict takes both",
+                out->tensor_ranks, out->context_ranks);
+        return PEN_INVALID;
+    }
     out->messages = calloc(count, sizeof *out->messages);
     if (out->messages == NULL) {
         pen_why(why, "no memory for the messages of %u layers", count);

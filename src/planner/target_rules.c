@@ -101,7 +101,8 @@ bool pen_target_may_cut_rows(const struct pen_setting *setting,
                              const struct pen_candidate *candidate)
 {
     uint32_t tp = candidate->degrees[PEN_DEGREE_TP];
-    uint64_t rows = (uint64_t)candidate->micro_batch * setting->sequence;
+    uint64_t rows = (uint64_t)candidate->micro_batch *
+                    (setting->sequence / candidate->degrees[PEN_DEGREE_CP]);
     return setting->target == PEN_TARGET_PENSTOCK && tp > 1 && rows % tp == 0;
 }
 
@@ -203,7 +204,7 @@ static pen_status check_sequence(const struct pen_setting *setting,
                 "share the %" PRIu64 " tokens of a micro-batch equally",
                 candidate->degrees[PEN_DEGREE_TP],
                 pen_target_names[setting->target],
-                (uint64_t)candidate->micro_batch * setting->sequence);
+                (uint64_t)candidate->micro_batch * (setting->sequence / cp));
         return PEN_INVALID;
     }
     if (setting->sequence % pieces == 0)

@@ -1,6 +1,7 @@
 #include "planner/tensor_rank.h"
 
 #include "base/bug.h"
+#include "planner/context_rank.h"
 
 static uint32_t num_ranks(const struct pen_compute *compute)
 {
@@ -15,9 +16,11 @@ static uint32_t num_partners(const struct pen_compute *compute)
     return partners;
 }
 
+/* Rows of a micro-batch that the ranks of a tensor group have: their part of
+ * each sequence. */
 static uint64_t num_rows(const struct pen_compute *compute)
 {
-    return (uint64_t)compute->micro_batch * compute->sequence;
+    return (uint64_t)compute->micro_batch * pen_context_rank_tokens(compute);
 }
 
 /* Numbers of a micro-batch between two layers. */
@@ -119,7 +122,8 @@ static uint64_t gathered_bytes(const struct pen_compute *compute,
 {
     enum { MICROBATCHES = 2, PARTS = 2 }; /* value and gradient */
     const struct pen_model *model = compute->model;
-    uint64_t rows = MICROBATCHES * num_rows(compute);
+    uint64_t rows =
+        MICROBATCHES * (uint64_t)compute->micro_batch * compute->sequence;
     if (kind != PEN_LAYER_EMBEDDING || !model->has_tied_embeddings)
         return 0;
     return PARTS * sizeof(float) * model->hidden *

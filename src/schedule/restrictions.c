@@ -22,9 +22,7 @@ static bool cuts_sequences_in_chunks(const struct pen_training_facts *facts,
         pen_why(why, "cp %u is not a power of two", cp);
         return false;
     }
-    if (facts->degrees[PEN_DEGREE_TP] > 1)
-        needs = "whole tensors, tp 1";
-    else if (facts->is_asynchronous)
+    if (facts->is_asynchronous)
         needs = "a synchronous schedule";
     else if (facts->num_slices > 1)
         needs = "sequences without token slices";

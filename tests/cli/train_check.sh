@@ -60,6 +60,12 @@ run 0 "${rows[@]}" --tp 2 --pp 2 --dp 2 -o "$work/rows.json"
 run 0 "${even[@]}"
 out_has "checked: the training would start on 8 ranks with 1f1b, 5 steps of 16 samples"
 run 0 "${even[@]}" --engine sleep:1ms
+run 0 "${rows[@]}" --tp 2 --cp 2 --dp 2 -o "$work/rows.json"
+run 0 "${even[@]}"
+run 1 "${even[@]}" --engine sleep:1ms
+err_has "--context-parallel-size 2 with --tensor-model-parallel-size needs an engine that computes. Drop one of them"
+run 1 simulate --plan "$work/rows.json" --cluster "$work/host.yaml"
+err_has "the plan has tp 2 and cp 2, and simulate sends the messages of one kind of group"
 run 1 "${rows[@]}" --tp 1
 err_has "--sequence-parallel with tp 1: penstock needs several ranks"
 

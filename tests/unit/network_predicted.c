@@ -1,7 +1,7 @@
 /*
  * The first rank of a tensor group, an expert group or both, and every rank of
- * a context group, has the parameters and keeps the bytes that the planner
- * derives from whole layers.
+ * a context group, also with tensor groups, has the parameters and keeps the
+ * bytes that the planner derives from whole layers.
  */
 #include "support/engine.h"
 
@@ -71,14 +71,15 @@ struct layer {
     enum pen_recompute recompute;
 };
 
-/* Ranks that share tensors, experts, both, or sequences; 0 as 1. */
+/* Ranks that share tensors, and experts or sequences; 0 as 1. */
 struct split {
     uint32_t tensor;
     uint32_t context;
     uint32_t experts;
     bool cuts_rows;
-    struct pen_group *group; /* of the first two that there are */
+    struct pen_group *group; /* of tensors */
     struct pen_group *expert_group;
+    struct pen_group *parts; /* of sequences */
 };
 
 static uint32_t layer_of(const struct layer *layer)
@@ -114,8 +115,8 @@ static struct pen_profile_layer measure(const struct layer *layer,
                                       .group = split->group};
     if (split->context > 1)
         options.context = (struct pen_context_share){.total = split->context,
-                                                     .part = split->group->self,
-                                                     .group = split->group};
+                                                     .part = split->parts->self,
+                                                     .group = split->parts};
     struct pen_text why = PEN_TEXT_EMPTY;
     struct pen_profile_layer made = {0};
     if (pen_network_create(&options, &network, &why) != PEN_OK)
@@ -160,7 +161,8 @@ static void compare(const struct layer *layer, struct split split,
                     uint32_t member)
 {
     const struct split whole = {.group = NULL};
-    struct thread_world *world = world_of(split.tensor + split.context);
+    struct thread_world *world = world_of(split.tensor);
+    struct thread_world *parts = world_of(split.context);
     struct thread_world *dealt = world_of(split.experts);
     struct pen_profile profile = {.micro_batch = BATCH, .sequence = SEQUENCE};
     struct pen_compute compute = {.model = layer->model,
@@ -171,8 +173,8 @@ static void compare(const struct layer *layer, struct split split,
                                   .cuts_rows = split.cuts_rows,
                                   .context_ranks = split.context,
                                   .expert_ranks = split.experts};
-    if (split.tensor + split.context > 0)
-        split.group = thread_world_group(world, member);
+    split.group = thread_world_group(world, 0);
+    split.parts = thread_world_group(parts, split.context > 0 ? member : 0);
     if (split.experts > 0)
         split.expert_group = thread_world_group(dealt, member);
     profile.layers[layer->kind] = measure(layer, &whole);
@@ -193,6 +195,7 @@ static void compare(const struct layer *layer, struct split split,
     if (split.context > 1 || split.cuts_rows)
         expect_bytes(layer, "output", derived->output_bytes, here.output_bytes);
     thread_world_free(world);
+    thread_world_free(parts);
     thread_world_free(dealt);
 }
 
@@ -216,6 +219,13 @@ static void ranks_keep_what_is_derived(void **state)
             compare_layers(
                 model, (struct split){.tensor = ranks, .cuts_rows = true}, 0);
             compare_layers(model, (struct split){.context = ranks}, ranks - 1);
+            compare_layers(model, (struct split){.tensor = ranks, .context = 2},
+                           1);
+            compare_layers(model,
+                           (struct split){.tensor = 2,
+                                          .context = ranks,
+                                          .cuts_rows = true},
+                           ranks - 1);
         }
         pen_model_free(model);
     }
