@@ -346,8 +346,8 @@ def predict(
         that the target has
     sharding_group: with --sharding zero3, replicas that have all weights together, others have
         copies; all when not given
-    sequence_parallel: also split norms over tp; when not given, as the target does it: penstock
-        does not
+    sequence_parallel: also split norms over tp; when not given, as the target does by default;
+        penstock does not
     blocks: blocks of each stage, as 1,2,2,3; as even as possible when not given
     pipeline_model_parallel_layout: the same in Megatron's notation, as 'Et*2|(t*2|)*34,tL'
     from_megatron: a Megatron-LM command line, from which to take the layout, and the model if

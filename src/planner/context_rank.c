@@ -38,7 +38,7 @@ static void cut_mode(const struct pen_compute *compute,
                      struct pen_profile_mode *mode)
 {
     uint64_t ranks = num_ranks(compute);
-    /* Of all ranks of a tensor group, which are cut apart afterwards. */
+    /* The tensor group is not cut yet: chunks of all its ranks. */
     uint64_t chunk =
         pen_context_rank_chunk_bytes(compute) * tensor_ranks(compute);
     mode->stash_bytes /= ranks;
