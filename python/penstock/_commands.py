@@ -208,7 +208,7 @@ def plan(
         so that the others compute those of a group that fails (SPARe); penstock train cannot
         run them
     seed: seed of the simulated failures; 1 when not given
-    output: write the best plan to FILE, or a picture if it ends in .svg, .png or .pdf
+    output: write the best plan to FILE; plan.svg: a picture
     """
     return Line("plan", locals()).answer()
 
@@ -342,12 +342,12 @@ def predict(
         several stages per rank
     recompute_granularity: none, selective or full; none when not given
     use_distributed_optimizer: the same as --sharding zero1
-    sharding: over replicas: none, zero1, zero2 or zero3; when not given, the first after none
-        that the target has
+    sharding: over replicas: none, zero1, zero2 or zero3; when not given, the target's first
+        after none
     sharding_group: with --sharding zero3, replicas that have all weights together, others have
         copies; all when not given
-    sequence_parallel: also split norms over tp; when not given, as the target does by default;
-        penstock does not
+    sequence_parallel: also split norms over tp; when not given, as the target does it: penstock
+        does not
     blocks: blocks of each stage, as 1,2,2,3; as even as possible when not given
     pipeline_model_parallel_layout: the same in Megatron's notation, as 'Et*2|(t*2|)*34,tL'
     from_megatron: a Megatron-LM command line, from which to take the layout, and the model if
@@ -415,7 +415,7 @@ def predict(
         so that the others compute those of a group that fails (SPARe); penstock train cannot
         run them
     seed: seed of the simulated failures; 1 when not given
-    output: write the plan to FILE, or a picture of its goodput if it ends in .svg
+    output: write the plan to FILE; goodput.svg: a picture
     """
     return Line("predict", locals()).answer()
 

@@ -122,14 +122,14 @@ static const struct row rows[] = {
     {PREDICT,
      WORD("sharding", sharding, pen_sharding_names,
           "over replicas: none, zero1, zero2 or zero3; when not given, the "
-          "first after none that the target has")},
+          "target's first after none")},
     {PREDICT, COUNT("sharding-group", sharding_group, 1, MOST_DEGREE,
                     "with --sharding zero3, replicas that have all weights "
                     "together, others have copies; all when not given")},
     {PREDICT,
      FLAG("sequence-parallel", is_sequence_parallel,
-          "also split norms over tp; when not given, as the target does by "
-          "default; penstock does not")},
+          "also split norms over tp; when not given, as the target does it: "
+          "penstock does not")},
     {PREDICT, TEXT("blocks", "LIST", stages,
                    "blocks of each stage, as 1,2,2,3; as even as possible when "
                    "not given")},
@@ -173,11 +173,9 @@ static const struct row rows[] = {
 /* Come after all other options. */
 static const struct row outputs[] = {
     {SEARCH, TEXT("output", "FILE", output,
-                  "write the best plan to FILE, or a picture if it ends in "
-                  ".svg, .png or .pdf")},
+                  "write the best plan to FILE; plan.svg: a picture")},
     {PREDICT, TEXT("output", "FILE", output,
-                   "write the plan to FILE, or a picture of its goodput if it "
-                   "ends in .svg")},
+                   "write the plan to FILE; goodput.svg: a picture")},
     {PEN__PLAN_CHECK,
      TEXT("output", "FILE", output, "write the plan to FILE")}};
 
