@@ -125,12 +125,18 @@ static pen_status check_groups(const struct pen__work *work,
 {
     const struct pen_plan *plan = work->plan;
     bool has_experts = work->setting->model->num_experts > 0;
-    if (!has_experts || ranks_of(work->setting, plan, PEN_DEGREE_TP) == 1)
+    if (has_experts && ranks_of(work->setting, plan, PEN_DEGREE_TP) > 1)
+        pen_why(why,
+                "tp %u of a model with experts: simulate does not know the "
+                "messages of such ranks; plan with tp 1",
+                plan->degrees[PEN_DEGREE_TP]);
+    else if (sends_weights(work) && pen__keeps_experts(work))
+        pen_why(why,
+                "zero3 with ep %u: simulate does not know which weights such "
+                "ranks send ahead of a layer; plan with zero2",
+                plan->degrees[PEN_DEGREE_EP]);
+    else
         return PEN_OK;
-    pen_why(why,
-            "tp %u of a model with experts: simulate does not know the "
-            "messages of such ranks; plan with tp 1",
-            plan->degrees[PEN_DEGREE_TP]);
     return PEN_INVALID;
 }
 

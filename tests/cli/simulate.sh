@@ -276,6 +276,14 @@ same "sums of what four ranks have" "$(json '0 <= sum(l["bytes"] for l in d["sim
 run 0 simulate "${group[@]}" --slow-rank 3=2
 out_has "Rank 3 (row 0 of pipeline 3) computes 2.0 times as long"
 out_has "messages inside layers"
+run 0 predict --model "$work/mixture.json" --cluster "$work/four.yaml" --target penstock --seq-length 16 \
+    --global-batch-size 4 --ep 2 --sharding zero3 -o "$work/experts.json"
+run 1 simulate "${group[@]}"
+err_has "zero3 with ep 2: simulate does not know which weights such ranks send ahead of a layer; plan with zero2"
+run 0 predict --model "$work/mixture.json" --cluster "$work/four.yaml" --target penstock --seq-length 16 \
+    --global-batch-size 8 --tp 2 --ep 2 -o "$work/experts.json"
+run 1 simulate "${group[@]}"
+err_has "tp 2 of a model with experts"
 
 # ---- context groups ----
 # 12 blocks, 4 micro-batches, 8 chunks of 16 tokens with keys and values of 768 floats:
