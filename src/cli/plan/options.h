@@ -51,7 +51,7 @@ struct pen__plan_args {
     unsigned number;
     unsigned recompute;
     unsigned sharding;
-    uint32_t sharding_group;   /* 0: not given */
+    uint64_t sharding_group;   /* 0: not given */
     bool is_sharded;           /* --use-distributed-optimizer */
     bool is_sequence_parallel; /* --sequence-parallel, which is the default */
     bool allows_stale;

@@ -194,7 +194,7 @@ static pen_status make_candidate(const struct pen__plan_args *args,
         .micro_batch = or_one(args->micro_batch),
         .recompute = (enum pen_recompute)args->recompute,
         .sharding = (enum pen_sharding)args->sharding,
-        .sharding_group = args->sharding_group,
+        .sharding_group = (uint32_t)args->sharding_group,
         .cuts_rows = args->is_sequence_parallel &&
                      setting->target == PEN_TARGET_PENSTOCK,
         .expert_tp = args->expert_tp,
