@@ -218,9 +218,9 @@ static void lay_out(struct pen__experts *self,
     self->activated = pen__take(scratch, row * self->swiglu.width);
     self->inner_gradient = pen__take(scratch, row * self->swiglu.width);
     lay_out_gates(self, tensor);
-    size_t counts = self->num_cuts > 1
-                        ? self->num_cuts * self->num_experts * sizeof(int32_t)
-                        : 0;
+    size_t counts = self->num_cuts > 1 ? (size_t)self->num_cuts *
+                                             self->num_experts * sizeof(int32_t)
+                                       : 0;
     self->all_counts = pen__take(scratch, counts);
     if (self->num_sources > 1)
         lay_out_sources(self);
@@ -340,7 +340,7 @@ pen_status pen__experts_create(struct pen_network *network, uint32_t layer,
     self->num_cuts = num_cuts(options);
     if (options->num_slices > 1)
         pen__take(&self->counts_bytes,
-                  self->num_cuts * self->num_experts * sizeof(int32_t));
+                  (size_t)self->num_cuts * self->num_experts * sizeof(int32_t));
     self->chosen = model->experts_per_token;
     self->num_sources = options->experts.total > 1 ? options->experts.total : 1;
     self->group = options->experts.group;
