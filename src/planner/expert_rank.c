@@ -77,7 +77,7 @@ uint64_t pen_expert_rank_experts(const struct pen_compute *compute,
                                  uint32_t layer)
 {
     return pen_model_expert_parameters(compute->model, layer) /
-           (num_ranks(compute) * num_pieces(compute));
+           ((uint64_t)num_ranks(compute) * num_pieces(compute));
 }
 
 /*
