@@ -17,6 +17,26 @@ const char *const pen_target_names[PEN_TARGETS + 1] = {
 const char *const pen_sharding_names[PEN_SHARDINGS + 1] = {
     "none", "zero1", "zero2", "zero3", NULL};
 
+pen_status pen_sharding_group_check(enum pen_sharding sharding, uint32_t group,
+                                    uint64_t replicas, struct pen_text *why)
+{
+    if (group == 0)
+        return PEN_OK;
+    if (sharding != PEN_SHARDING_ZERO3)
+        pen_why(why,
+                "--sharding-group %u is about weights, which --sharding %s "
+                "keeps whole. Give --sharding zero3, or drop it",
+                group, pen_sharding_names[sharding]);
+    else if (replicas % group != 0)
+        pen_why(why,
+                "--sharding-group %u does not divide the %llu replicas. Give "
+                "a number that does, or drop it",
+                group, (unsigned long long)replicas);
+    else
+        return PEN_OK;
+    return PEN_INVALID;
+}
+
 const char *const pen_memory_names[PEN_MEMORY_PARTS + 1] = {
 #define MEMORY_NAME(name, key) key,
     PEN_MEMORY_TABLE(MEMORY_NAME) NULL};

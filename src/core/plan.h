@@ -47,6 +47,13 @@ enum pen_sharding {
 /* "none", "zero1", "zero2", "zero3", NULL. */
 extern const char *const pen_sharding_names[PEN_SHARDINGS + 1];
 
+/*
+ * Whether --sharding-group suits the sharding and the number of replicas that
+ * share; INVALID with a sentence when it does not. 0 suits all.
+ */
+pen_status pen_sharding_group_check(enum pen_sharding sharding, uint32_t group,
+                                    uint64_t replicas, struct pen_text *why);
+
 /* Whose runtime carries a plan out: name and key of the file. */
 #define PEN_TARGET_TABLE(X)                                                    \
     X(PENSTOCK, "penstock")                                                    \

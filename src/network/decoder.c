@@ -407,8 +407,8 @@ static pen_status build(struct pen_network *network, struct pen_text *why)
         pen__rotary_tables(network) != PEN_OK)
         return PEN_NOMEM;
     for (uint32_t k = 0; k < options->num_layers; k++) {
-        network->building = options->first_layer + k;
         uint32_t layer = options->first_layer + k;
+        network->building = layer;
         pen_status status =
             create_layer(network, layer, &network->layers[k], why);
         if (status == PEN_OK && pen_model_has_local_head(options->model, layer))

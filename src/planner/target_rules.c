@@ -405,26 +405,15 @@ static pen_status check_sharding_group(const struct pen_setting *setting,
     uint32_t group = candidate->sharding_group;
     uint64_t replicas = (uint64_t)candidate->degrees[PEN_DEGREE_DP] *
                         candidate->degrees[PEN_DEGREE_CP];
-    if (group == 0)
-        return PEN_OK;
-    if (setting->target != PEN_TARGET_PENSTOCK)
+    if (group > 0 && setting->target != PEN_TARGET_PENSTOCK)
         pen_why(why,
                 "groups of %u replicas that have all weights together are "
                 "planned for penstock alone; drop --sharding-group, or use "
                 "--target penstock",
                 group);
-    else if (candidate->sharding != PEN_SHARDING_ZERO3)
-        pen_why(why,
-                "--sharding-group %u is about weights, which --sharding %s "
-                "keeps whole. Give --sharding zero3, or drop it",
-                group, pen_sharding_names[candidate->sharding]);
-    else if (replicas % group != 0)
-        pen_why(why,
-                "--sharding-group %u does not divide the %" PRIu64
-                " replicas. Give a number that does, or drop it",
-                group, replicas);
     else
-        return PEN_OK;
+        return pen_sharding_group_check(candidate->sharding, group, replicas,
+                                        why);
     return PEN_INVALID;
 }
 

@@ -346,24 +346,11 @@ static pen_status check_context(const struct pen_trainer *trainer,
 static pen_status check_sharding_group(const struct pen_trainer *trainer,
                                        struct pen_text *why)
 {
-    uint32_t size = trainer->options.sharding_group;
-    uint32_t copies = pen_layout_copies(&trainer->layout);
-    if (size == 0 || trainer->options.is_forward_only)
+    const struct pen_trainer_options *options = &trainer->options;
+    if (options->is_forward_only)
         return PEN_OK;
-    if (trainer->options.sharding < PEN_SHARDING_ZERO3) {
-        pen_why(why,
-                "--sharding-group %u is about weights, which --sharding %s "
-                "keeps whole. Give --sharding zero3, or drop it",
-                size, pen_sharding_names[trainer->options.sharding]);
-        return PEN_INVALID;
-    }
-    if (copies % size == 0)
-        return PEN_OK;
-    pen_why(why,
-            "--sharding-group %u does not divide the %u replicas. Give a "
-            "number that does, or drop it",
-            size, copies);
-    return PEN_INVALID;
+    return pen_sharding_group_check(options->sharding, options->sharding_group,
+                                    pen_layout_copies(&trainer->layout), why);
 }
 
 /* Weights that owners send layer by layer exclude some options. */

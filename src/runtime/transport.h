@@ -138,7 +138,7 @@ void pen_transport_send(struct pen_transport *transport, uint32_t to,
 uint64_t pen_transport_sent(const struct pen_transport *transport,
                             enum pen_tag_kind kind);
 
-/* From here on `told` is called for every message that sets out. */
+/* From now on the transport calls `told` for every message that sets out. */
 void pen_transport_watch(struct pen_transport *transport,
                          void (*told)(void *context, uint32_t to,
                                       size_t length),

@@ -26,6 +26,8 @@ static const char *obstacle(const struct pen_schedule *schedule,
         return "versions of the weights";
     if (pen_shape_copy_of_stage(shape, op->stage) != 0)
         return "a second copy of the model";
+    if (shape->is_local)
+        return "stages that wait for no gradient";
     if (shape->placement == PEN_PLACEMENT_WAVE &&
         op->stage >= 2 * shape->num_ranks)
         return "a wave of more than one V";
@@ -109,13 +111,6 @@ static pen_status print_row(const struct pen_schedule *schedule, uint32_t rank,
 pen_status pen_torch_csv_print(const struct pen_schedule *schedule,
                                struct pen_text *out, struct pen_text *why)
 {
-    if (schedule->shape.is_local) {
-        pen_why(why,
-                "PyTorch's file cannot say that no gradient goes from "
-                "stage to stage, as in %s",
-                schedule->name);
-        return PEN_INVALID;
-    }
     for (uint32_t rank = 0; rank < schedule->shape.num_ranks; rank++) {
         const struct pen_row *row = &schedule->rows[rank];
         for (uint32_t i = 0; i < row->count; i++) {

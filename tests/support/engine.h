@@ -122,7 +122,7 @@ struct pen_engine *onednn_engine(enum pen_precision dtype, int threads);
 size_t expect_derivatives(const struct trial_op *op, struct pen_engine *engine,
                           uint64_t seed, size_t largest);
 
-/* Of the result of two trials that differs most; NaN where one has NaN. */
+/* The result in which two trials differ most; NaN where one has NaN. */
 struct distance {
     double apart; /* relative_distance */
     int result;

@@ -362,7 +362,7 @@ static size_t count_of_tensor(const struct pen_model *model, uint32_t tensor)
     return pen_tensor_piece_count(&all);
 }
 
-/* Of models that are cut. */
+/* Mixtures that tests cut into pieces. */
 static const struct family mixtures[] = {
     {"mixtral", "{\"model_type\":\"mixtral\",\"vocab_size\":11,"
                 "\"hidden_size\":8,\"intermediate_size\":12,"

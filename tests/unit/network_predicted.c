@@ -409,7 +409,7 @@ static void ranks_send_parts_of_rows(void **state)
     pen_model_free(model);
 }
 
-/* What a network of the first of so many members adds up with the others. */
+/* Messages in which the first member of a group adds up with the others. */
 struct sums {
     uint64_t messages; /* to all partners */
     uint64_t bytes;
@@ -494,7 +494,8 @@ static void gradients_of_copies_are_listed(void **state)
     }
 }
 
-/* Of two blocks that are computed again together the first sends a sum more. */
+/* Where two blocks are computed again together, the first sends one more sum.
+ */
 static void chunks_are_computed_again_to_the_last_block(void **state)
 {
     (void)state;
